@@ -33,7 +33,7 @@ class QueueGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A due set that holds only its earliest members: read on from `from_key` (due_at, job_id) when it has room."""
+    """A due set that holds only its earliest members: read on from `from_time` (ms) when it has room."""
 
     partition: int
     lane: int

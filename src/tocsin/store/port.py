@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from tocsin.model.job import Definition, JobState, Line
 from tocsin.wire import Outcome, Status
@@ -73,38 +73,14 @@ class Created:
     job_id: str
 
 
-class Due(tuple[int, str, int, Line, int]):
-    """`(due_at ms, job_id, version, line, priority)`: "look at this job at that time", as the near tier holds it.
+class Due(NamedTuple):
+    """"Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
 
-    A plain tuple in memory so that a million of them are cheap; build with `due(...)`, read by the names below.
-    """
-
-    __slots__ = ()
-
-    @property
-    def due_at(self) -> int:
-        return self[0]
-
-    @property
-    def job_id(self) -> str:
-        return self[1]
-
-    @property
-    def version(self) -> int:
-        return self[2]
-
-    @property
-    def line(self) -> Line:
-        return self[3]
-
-    @property
-    def priority(self) -> int:
-        return self[4]
-
-
-def due(due_at: int, job_id: str, version: int, line: Line, priority: int) -> Due:
-    """Make a `Due`."""
-    return Due((due_at, job_id, version, line, priority))
+    due_at: int
+    job_id: str
+    version: int
+    line: Line
+    priority: int
 
 
 class Fired(Enum):
