@@ -1,0 +1,103 @@
+"""Every exception that Tocsin raises on purpose; the names say whose fault it is.
+
+    TocsinError
+    ├── UsageError                 the caller's: wrong arguments, wrong configuration
+    │   └── ConfigError            a setting, or two settings that contradict each other
+    ├── Refused                    the request was understood and declined (carries the problem of API.md)
+    ├── ServerUnavailable          the server's: nothing is known to have happened, try again
+    │   ├── StoreUnavailable       the store cannot write now (disk full, connection lost, shutting down)
+    │   └── Overloaded             a bounded queue is full
+    ├── StoreError                 the store's contents
+    │   ├── StoreCorrupt           the file is damaged or not a Tocsin store
+    │   └── StoreTooNew            written by a newer version
+    ├── LeaseHeld                  another process owns what we asked for
+    ├── Retry, Fatal               raised by a handler to say how its attempt ended
+    └── AttemptLost                the attempt belongs to somebody else now; stop working on it
+
+Losing a race is a value, never an exception.
+"""
+
+from __future__ import annotations
+
+
+class TocsinError(Exception):
+    """The root of the tree."""
+
+
+class UsageError(TocsinError):
+    """The caller asked for something that cannot be; the message says what is allowed."""
+
+
+class ConfigError(UsageError):
+    """A setting is wrong; the message names the setting, its value and what is allowed."""
+
+
+class Refused(TocsinError):
+    """The request was understood and declined: one problem of RFC 9457.
+
+    `kind` is the last part of the problem's type (`/problems/<kind>`), `errors` the list of `(JSON pointer, detail)` of a
+    failed validation, `retry_after_s` the pause that a 429 or 503 asks for.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        title: str,
+        detail: str,
+        *,
+        errors: tuple[tuple[str, str], ...] = (),
+        retry_after_s: float | None = None,
+        extra: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(f"{status} {title}: {detail}")
+        self.status, self.kind, self.title, self.detail = status, kind, title, detail
+        self.errors = errors
+        self.retry_after_s = retry_after_s
+        self.extra = extra or {}
+
+
+class ServerUnavailable(TocsinError):
+    """Nothing is known to have happened; the same request may be repeated."""
+
+    retry_after_s: float = 1.0
+
+
+class StoreUnavailable(ServerUnavailable):
+    """The store cannot write at the moment; what was asked has not been done, or will show when it is repeated."""
+
+
+class Overloaded(ServerUnavailable):
+    """A bounded queue inside the server is full; nothing was done."""
+
+
+class StoreError(TocsinError):
+    """The store's contents are not what this program can work on."""
+
+
+class StoreCorrupt(StoreError):
+    """The store is damaged, or not a Tocsin store at all."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of Tocsin."""
+
+
+class LeaseHeld(TocsinError):
+    """Another process holds the lease; the message names it."""
+
+
+class Retry(TocsinError):
+    """Raised by a handler: this attempt failed, try again, not before `after` seconds if given."""
+
+    def __init__(self, reason: str = "the handler asked for a retry", *, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Fatal(TocsinError):
+    """Raised by a handler: this job cannot succeed; it becomes a dead letter without further tries."""
+
+
+class AttemptLost(TocsinError):
+    """The attempt is no longer ours (its lease ended or it was superseded); stop without reporting."""
