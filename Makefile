@@ -28,7 +28,7 @@ check: .venv/.dev-stamp ## look for faults without running anything: format, lin
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy $(CODE)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: .venv/.dev-stamp ## rewrite the code in the project's format and mend what ruff can mend
 	$(BIN)/ruff format $(CODE)
