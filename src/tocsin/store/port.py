@@ -29,6 +29,10 @@ from tocsin.wire import Outcome, Status
 
 FIRE, WATCH = "fire", "watch"
 TimerKind = Literal["fire", "watch"]
+# (bucket, lane, tenant, time, job, version): the order of reading. The order among tenants is the adapter's own, but
+# `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
+TimerKey = tuple[int, int, str, int, str, int]
+FAR = (1 << 62) - 1
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -206,7 +210,7 @@ class DuePage:
     """A page of due times read ahead. `next_key` continues it; None means that the range is exhausted."""
 
     dues: list[Due]
-    next_key: tuple[object, ...] | None
+    next_key: TimerKey | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +218,7 @@ class StatePage:
     """A page of timers with their jobs. `next_key` continues it; None means that the range is exhausted."""
 
     timers: list[TimerRow]
-    next_key: tuple[object, ...] | None
+    next_key: TimerKey | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +333,7 @@ class JobStore(Protocol):
         partition: int,
         first_bucket: int,
         last_bucket: int,
-        after: tuple[object, ...] | None,
+        after: TimerKey | None,
         limit: int,
         *,
         lane: int | None = None,
@@ -345,7 +349,7 @@ class JobStore(Protocol):
         partition: int,
         kind: TimerKind,
         last_bucket: int,
-        after: tuple[object, ...] | None,
+        after: TimerKey | None,
         limit: int,
         *,
         first_bucket: int = 0,
