@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
+import ssl
 from functools import lru_cache
 from http import HTTPStatus
 
@@ -66,6 +68,8 @@ def open_session(guard: Guard, resolver: AbstractResolver | None = None) -> aioh
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         trust_env=False,
+        # A request without a body must not name a type for it: some frameworks refuse that.
+        skip_auto_headers=("Content-Type",),
         auto_decompress=False,
         read_bufsize=MAX_RESPONSE_BYTES,
         max_line_size=MAX_HEADER_BYTES,
@@ -197,6 +201,11 @@ def _broken_off(error: str) -> Completion:
 
 
 def _reason(exc: Exception) -> str:
+    """The system's words; those of the event loops repeat addresses."""
+    if isinstance(exc, ssl.SSLError):
+        return exc.reason or str(exc)
+    if isinstance(exc, OSError) and exc.errno is not None and exc.errno in errno.errorcode:
+        return os.strerror(exc.errno)
     return (exc.strerror if isinstance(exc, OSError) else None) or str(exc) or type(exc).__name__
 
 

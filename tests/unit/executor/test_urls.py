@@ -92,9 +92,9 @@ def test_a_url_that_cannot_be_called_or_read_in_two_ways_is_refused(url, part):
 
 
 def test_a_fullwidth_host_is_the_plain_host():
-    assert host_key("http://ｅxample.com/").host == "example.com"
+    assert host_key("http://\uff45xample.com/").host == "example.com"
     # Digits and dots of other scripts make an address like any other.
-    assert host_key("http://１２７。0。0。1/").host == "127.0.0.1"
+    assert host_key("http://\uff11\uff12\uff17\u30020\u30020\u30021/").host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
