@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tocsin.wire import ClaimedJob
 
@@ -38,6 +38,9 @@ class Stop(Enum):
     LOST = "its lease is lost"
 
 
+_GRAVITY = {Stop.CANCELLED: 0, Stop.TIMED_OUT: 1, Stop.HANDED_BACK: 1, Stop.LOST: 2}
+
+
 class Held(Generic[JobT]):
     """One attempt in hand: waiting for a slot, running, or waiting for its report to be accepted.
 
@@ -46,6 +49,7 @@ class Held(Generic[JobT]):
     """
 
     __slots__ = (
+        "allowed_s",
         "cancel_requested",
         "deadline",
         "fence_at",
@@ -55,6 +59,7 @@ class Held(Generic[JobT]):
         "patient",
         "progress",
         "received_at",
+        "refused",
         "renew_at",
         "reported",
         "stop",
@@ -74,19 +79,22 @@ class Held(Generic[JobT]):
             self.fence_at = max(self.fence_at, received_at + 2 * beat_timeout_s(lease_s))
             self.renew_at = received_at
         self.deadline = float("inf")
+        self.allowed_s = job.timeout_s
         self.stop: Stop | None = None
         self.cancel_requested = False
         self.patient = False
         self.reported = False
+        self.refused = False
         self.progress: bytes | None = None
         self.task: asyncio.Task[None] | None = None
-        self.lingering: asyncio.Future[object] | None = None
+        self.lingering: asyncio.Future[Any] | None = None
         self.waiters: list[asyncio.Future[None]] | None = None
 
     def started(self, now: float) -> None:
         """A slot begins to work on it."""
         timeout_s = self.job.timeout_s
-        self.deadline = min(now + timeout_s, self.received_at + timeout_s + TIMEOUT_CAP_S)
+        self.deadline = deadline = min(now + timeout_s, self.received_at + timeout_s + TIMEOUT_CAP_S)
+        self.allowed_s = deadline - now
 
     def renewed(self, sent_at: float) -> None:
         """A heartbeat sent at `sent_at` was accepted (or the server said that it cannot write now, but lives)."""
@@ -94,10 +102,10 @@ class Held(Generic[JobT]):
         self.renew_at = sent_at + RENEW * self.lease_s
 
     def mark(self, why: Stop) -> bool:
-        """Note why it must stop; True if that is news. A lost lease outweighs every other reason, else the first stays."""
+        """Note why it must stop; True if that is news. Only a graver reason replaces one that was noted before."""
         if why is Stop.CANCELLED:
             self.cancel_requested = True
-        if self.stop is Stop.LOST or (self.stop is not None and why is not Stop.LOST):
+        if self.stop is not None and _GRAVITY[self.stop] >= _GRAVITY[why]:
             return False
         self.stop = why
         return True
