@@ -81,7 +81,9 @@ def set_up_logs(fmt: str = "text") -> None:
     import sys
 
     renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if fmt == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if fmt == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     chain: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
