@@ -7,6 +7,7 @@ signature, so that the synchronous client has no code of its own and type checke
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import weakref
@@ -91,7 +92,7 @@ class Group:
 def forward(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """The blocking form of a coroutine method."""
 
-    def blocking(self: Group, *args: P.args, **kwargs: P.kwargs) -> T:
+    def blocking(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._blocking.call(method(self._calls, *args, **kwargs))
 
     return _named(blocking, method)
@@ -100,7 +101,7 @@ def forward(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Ca
 def each(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
     """The blocking form of a method that gives an async iterator."""
 
-    def blocking(self: Group, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def blocking(self: Group, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         iterator, done = method(self._calls, *args, **kwargs), object()
         while (item := self._blocking.call(_next(iterator, done))) is not done:
             yield item  # type: ignore[misc]
@@ -115,8 +116,8 @@ async def _next(iterator: AsyncIterator[T], done: object) -> T | object:
 def _named(blocking: T, method: Any) -> T:
     for attribute in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(blocking, attribute, getattr(method, attribute))
-    # For help() and inspect.signature; not __wrapped__, which would make it look like a coroutine function.
-    blocking.__annotations__ = method.__annotations__
+    # For help(); not __wrapped__, which would make it look like a coroutine function.
+    blocking.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
     return blocking
 
 
