@@ -38,7 +38,7 @@ class Pace(Enum):
 
     QUICK = "quick"
     SLOW = "slow"
-    UNKNOWN = "unknown"  # it was given up before it could tell
+    UNKNOWN = "unknown"  # nothing: it never reached the host, or was given up
 
 
 def pace(took_s: float, timeout_s: float) -> Pace:

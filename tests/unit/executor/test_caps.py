@@ -56,7 +56,7 @@ def test_the_limit_never_falls_below_two():
     assert limit.now == 2
 
 
-def test_a_call_that_was_given_up_teaches_nothing():
+def test_a_call_that_tells_nothing_teaches_nothing():
     limit = Limit(most=100, now=64)
     limit.learn(Pace.UNKNOWN, 0, 30)
     assert limit == Limit(most=100, now=64)
