@@ -296,7 +296,11 @@ def serve(
     telemetry.set_up_logs(settings.log_format, settings.log_level)
     # Batches make many short-lived objects and no cycles: let the collector look less often, and not at what a start made.
     gc.set_threshold(100_000, 50, 100)
-    main = _serve_executor(settings, on_ready) if settings.roles == {"executor"} else _serve(settings, clock, dev, on_ready)
+    main = (
+        _serve_executor(settings, on_ready)
+        if settings.roles == {"executor"}
+        else _serve(settings, clock, dev, on_ready)
+    )
     uvicorn_loop = uvicorn.Config(app="", loop="auto").get_loop_factory()
     with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
         runner.run(main)
