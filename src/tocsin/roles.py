@@ -260,15 +260,20 @@ def token_row(text: str, tenant: str, name: str, scopes: tuple[str, ...], now_ms
 
 async def embedded_executor(process: Process) -> Executor:
     """An executor in this process: it calls the API without a socket and holds nothing but a token of its own."""
-    text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
-    now = process.clock.now_ms()
-    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
     return Executor(
-        AsgiTransport(process.app, text),
+        AsgiTransport(process.app, await executor_token(process)),
         Guard(parse_allowances(process.settings.callback_allow)),
         concurrency=process.settings.executor_concurrency,
         entropy=process.entropy,
     )
+
+
+async def executor_token(process: Process) -> str:
+    """A fresh token for the executor in this process; the last start's is void."""
+    text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
+    now = process.clock.now_ms()
+    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    return text
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
