@@ -87,9 +87,9 @@ class NearTier(Protocol):
 
     # due sets
 
-    async def offer(self, dues: Sequence[Due]) -> None:
-        """Remember members until their time; idempotent by job and version. What lies behind a set's cut is refused silently
-        (it stays in its bucket; the loader reads on from the cut). A new earliest member wakes whoever is in `wait_due`."""
+    async def offer(self, dues: Sequence[Due]) -> list[Due]:
+        """Remember members until their time; idempotent by job and version. Answers those that lie behind a set's cut and were
+        refused (they stay in their buckets; the loader reads on from the cut). A new earliest member wakes `wait_due`."""
         ...
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:

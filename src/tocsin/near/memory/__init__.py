@@ -1,6 +1,6 @@
 """The near tier in memory: one process, one event loop, everything lost with it and rebuilt from the store at start.
 
-    MemoryNear (tier)   the port
+    MemoryNearTier (tier)   the port
       DueSets (due)     who is due: lanes, tenants, alarms      DueSet (dueset)   one tenant's members in order of time
       ReadyLines (ready)  push, pop, settle                     Queue, Line, Run (lines), Callbacks: the executor's order
         Hands           what claims hold, what they got         Waiters           claims that wait
@@ -9,6 +9,6 @@
 No call suspends but the two waits, so each is atomic as the others see it.
 """
 
-from tocsin.near.memory.tier import MemoryNear
+from tocsin.near.memory.tier import MemoryNearTier
 
-__all__ = ["MemoryNear"]
+__all__ = ["MemoryNearTier"]

@@ -52,8 +52,9 @@ class DueSets:
 
     # coming and going
 
-    def offer(self, dues: Sequence[Due]) -> None:
-        """Remember members; see the port."""
+    def offer(self, dues: Sequence[Due]) -> list[Due]:
+        """Remember members; answers those that lie behind a cut."""
+        refused: list[Due] = []
         held, hand, old_hand = self._held, self._hand, self._old_hand
         last = None
         for due in dues:
@@ -73,6 +74,7 @@ class DueSets:
                 last = line
                 chosen = self._set(line[2], line[0])
             if chosen.cuts and not chosen.accepts(due, partition_of(job_id, self._partitions)):
+                refused.append(due)
                 continue
             held[job_id] = due
             chosen.count += 1
@@ -93,6 +95,7 @@ class DueSets:
                 self._set_alarm(chosen, due_at)
             if chosen.count > self._most:
                 self._trim(chosen)
+        return refused
 
     def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
         """Up to `most` members whose time has come; see the port."""

@@ -29,7 +29,7 @@ from tocsin.store.port import Due
 LONGEST_WAIT_S = 1.0
 
 
-class MemoryNear:
+class MemoryNearTier:
     """The near tier of one process that owns all `partitions`. The limits are settable for tests."""
 
     def __init__(
@@ -59,8 +59,8 @@ class MemoryNear:
 
     # due sets
 
-    async def offer(self, dues: Sequence[Due]) -> None:
-        self._due.offer(dues)
+    async def offer(self, dues: Sequence[Due]) -> list[Due]:
+        return self._due.offer(dues)
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
         return self._due.take(partitions, now_ms, most)

@@ -1,0 +1,69 @@
+"""All attempts that one worker holds, by lease token, and the counts of what became of them.
+
+Written by the event loop alone; the heartbeat thread reads a copy of the values, which CPython makes in one step.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from tocsin.sdk.held import Held
+
+log = logging.getLogger("tocsin.worker")
+
+AnyHeld = Held[Any]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one worker has done since it started."""
+
+    claimed: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    released: int = 0
+    lost: int = 0
+    timed_out: int = 0
+    unknown_handlers: int = 0
+
+
+class Hand:
+    """What is in hand: waiting for a slot, running, or waiting for its report to be accepted."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, AnyHeld] = {}
+        self.tally = Tally()
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def all(self) -> list[AnyHeld]:
+        """A copy; callable from any thread."""
+        return list(self._attempts.values())
+
+    def add(self, held: AnyHeld) -> bool:
+        """Take an attempt in; False if it is here already (the answer to a claim came twice)."""
+        if held.token in self._attempts:
+            return False
+        self._attempts[held.token] = held
+        return True
+
+    def forget(self, held: AnyHeld) -> None:
+        """Its report was accepted."""
+        self._attempts.pop(held.token, None)
+
+    def lost(self, held: AnyHeld, why: str) -> None:
+        """It is not ours any more: nothing is reported about it, another attempt follows or has begun."""
+        held.fence_at = float("-inf")
+        if self._attempts.pop(held.token, None) is not None:
+            self.tally.lost += 1
+            log.warning(
+                "dropped attempt %d of job %s: %s; nothing is reported, the server attempts the job again",
+                held.job.attempt,
+                held.job.job_id,
+                why,
+            )
