@@ -219,9 +219,7 @@ class DueSets:
 
     # inside
 
-    def _take_lane(
-        self, lane: int, now_ms: int, most: int, taken: list[Due], others: frozenset[int]
-    ) -> list[Due]:
+    def _take_lane(self, lane: int, now_ms: int, most: int, taken: list[Due], others: frozenset[int]) -> list[Due]:
         """Serve the lane's ring until the pass is full; answers members of `others`, which were passed over."""
         ring, sets, held = self._rings[lane], self._sets[lane], self._held
         passed: list[Due] = []
@@ -283,7 +281,9 @@ class DueSets:
         entry = (at_ms, chosen.tenant)
         heappush(alarms, entry)
         if len(alarms) > 2 * len(self._sets[chosen.lane]) + _ALARM_SLACK:
-            alarms[:] = [(each.alarm, each.tenant) for each in self._sets[chosen.lane].values() if 0 <= each.alarm < NEVER]
+            alarms[:] = [
+                (each.alarm, each.tenant) for each in self._sets[chosen.lane].values() if 0 <= each.alarm < NEVER
+            ]
             heapify(alarms)
         if wake and alarms[0] == entry:
             self.earlier.set()

@@ -28,7 +28,14 @@ class ReadyLines:
     """All ready lines of this process."""
 
     def __init__(
-        self, clock: Clock, weights: dict[str, float], *, line_limit: int, tenant_limit: int, hands: Hands, waiters: Waiters
+        self,
+        clock: Clock,
+        weights: dict[str, float],
+        *,
+        line_limit: int,
+        tenant_limit: int,
+        hands: Hands,
+        waiters: Waiters,
     ) -> None:
         self._clock = clock
         self._line_limit = line_limit
@@ -104,10 +111,9 @@ class ReadyLines:
         if answer is not None:
             return Popped(dues=[], repeated=True, attempts=answer)
         taken: list[Due] = []
-        if wish.queue is None:
-            ask = self._callbacks.take(wish.most, wish.now_ms, taken)
-        else:
-            ask = self._take_tasks(wish, taken)
+        ask = (
+            self._callbacks.take(wish.most, wish.now_ms, taken) if wish.queue is None else self._take_tasks(wish, taken)
+        )
         if taken:
             hands.give(wish.request_id, list(taken), elapsed_s)
         return Popped(dues=taken, ask=ask)
