@@ -81,9 +81,9 @@ class NearTier(Protocol):
 
     # due sets
 
-    async def offer(self, dues: Sequence[Due]) -> None:
-        """Remember members until their time; idempotent by job and version. What lies behind a set's cut is refused silently
-        (it stays in its bucket; the loader reads on from the cut). A new earliest member wakes whoever is in `wait_due`."""
+    async def offer(self, dues: Sequence[Due]) -> list[Due]:
+        """Remember members until their time; idempotent by job and version. Answers those that lie behind a set's cut and were
+        refused (they stay in their buckets; the loader reads on from the cut). A new earliest member wakes `wait_due`."""
         ...
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
@@ -125,9 +125,10 @@ class NearTier(Protocol):
 
     # ready lines
 
-    async def push(self, dues: Sequence[Due]) -> list[Due]:
+    async def push(self, dues: Sequence[Due], *, parked: bool = False) -> list[Due]:
         """Put fired jobs into their lines, idempotent by job; answers those refused because a line or a tenant's lines are
-        full, or because the line has parked jobs (`set_parked`). Wakes waiting claims: one per job, the longest waiting first."""
+        full, or because the line has parked jobs (`set_parked`) and these do not come from there (`parked`). Wakes waiting
+        claims: one per job, the longest waiting first."""
         ...
 
     async def pop(self, wish: Pop) -> Popped:

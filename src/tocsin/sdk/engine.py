@@ -97,7 +97,7 @@ class Engine:
         entropy = entropy or SystemEntropy()
         self._transport = transport
         self._grace_s = grace_s
-        self.hand = hand or Hand()
+        self.hand = Hand() if hand is None else hand
         self._completions = Completions(self.hand, transport, clock, Backoff(entropy, cap_s=5.0))
         self._slots = Slots(concurrency, prefetch, perform, self.hand, self._completions, clock)
         enough = max(1, min(prefetch // 4, MAX_CLAIM // 2))

@@ -22,13 +22,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from tocsin.model.job import Definition, JobState, Line
 from tocsin.wire import Outcome, Status
 
-FIRE, WATCH = "fire", "watch"
+FIRE: Final = "fire"
+WATCH: Final = "watch"
 TimerKind = Literal["fire", "watch"]
+# (bucket, lane, tenant, time, job, version): the order of reading. The order among tenants is the adapter's own, but
+# `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
+TimerKey = tuple[int, int, str, int, str, int]
+FAR = (1 << 62) - 1
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ class Created:
 
 
 class Due(NamedTuple):
-    """"Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
+    """ "Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
 
     due_at: int
     job_id: str
@@ -206,7 +211,7 @@ class DuePage:
     """A page of due times read ahead. `next_key` continues it; None means that the range is exhausted."""
 
     dues: list[Due]
-    next_key: tuple[object, ...] | None
+    next_key: TimerKey | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +219,7 @@ class StatePage:
     """A page of timers with their jobs. `next_key` continues it; None means that the range is exhausted."""
 
     timers: list[TimerRow]
-    next_key: tuple[object, ...] | None
+    next_key: TimerKey | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +334,7 @@ class JobStore(Protocol):
         partition: int,
         first_bucket: int,
         last_bucket: int,
-        after: tuple[object, ...] | None,
+        after: TimerKey | None,
         limit: int,
         *,
         lane: int | None = None,
@@ -345,7 +350,7 @@ class JobStore(Protocol):
         partition: int,
         kind: TimerKind,
         last_bucket: int,
-        after: tuple[object, ...] | None,
+        after: TimerKey | None,
         limit: int,
         *,
         first_bucket: int = 0,
