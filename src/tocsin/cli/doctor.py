@@ -168,7 +168,8 @@ def _medium(folder: Path) -> Finding:
     return Finding(
         "durability",
         "ok",
-        f"accepted jobs survive a crash of the process and of the machine, not the loss of this disk{f' ({kind})' if kind else ''}",
+        "accepted jobs survive a crash of the process and of the machine, not the loss of this disk"
+        + (f" ({kind})" if kind else ""),
         "copy the folder elsewhere as often as a loss would hurt",
     )
 
@@ -248,12 +249,12 @@ def _clock(settings: Settings) -> Iterator[Finding]:
 
 
 def _zones() -> Iterator[Finding]:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        import tzdata
-    except ImportError:
+        yield Finding("zone data", "ok", f"tzdata {version('tzdata')}")
+    except PackageNotFoundError:
         yield Finding("zone data", "problem", "the package tzdata is missing", "install tocsin[server]")
-        return
-    yield Finding("zone data", "ok", f"IANA {tzdata.IANA_VERSION}")
 
 
 def _files(settings: Settings) -> Iterator[Finding]:

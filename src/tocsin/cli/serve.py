@@ -64,38 +64,25 @@ def load(path: Path | None) -> Settings:
 @contextmanager
 def blocking(settings: Settings) -> Iterator[None]:
     """Say what keeps a server from starting, or ended it, in one line."""
-    if settings.roles != {"executor"}:
-        _check_free(settings.host, settings.port)
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise _in_use(settings.host, settings.port) from error
-        raise TocsinError(
-            f"the server cannot go on: {error.strerror or error} ({error.filename or settings.data})"
-        ) from error
+        raise TocsinError(_trouble(error, settings)) from error
 
 
-def _check_free(host: str, port: int) -> None:
-    """Before anything else is opened, whether the port can be had; the server binds it a moment later all the same."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # As the server does: a port whose last connections are still closing is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except socket.gaierror as error:
-        raise TocsinError(f"host {host} is not an address of this machine: {error.strerror}; change host") from error
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise _in_use(host, port) from error
-        if error.errno == errno.EACCES:
-            raise TocsinError(f"port {port} may not be opened by this user; choose one above 1023") from error
-        raise TocsinError(f"{host}:{port} cannot be listened on: {error.strerror}; change host or port") from error
-
-
-def _in_use(host: str, port: int) -> TocsinError:
-    return TocsinError(
-        f"port {port} on {host} is in use by another process; stop that one, or choose another port (--port for dev, "
-        "TOCSIN_PORT for serve)"
-    )
+def _trouble(error: OSError, settings: Settings) -> str:
+    here = f"{settings.host} port {settings.port}"
+    if isinstance(error, socket.gaierror):
+        return f"host {settings.host} is no address of this machine: {error.strerror}; change host"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"{here} is in use by another process; stop that one, or choose another port (--port for dev, TOCSIN_PORT "
+                "for both)"
+            )
+        case errno.EADDRNOTAVAIL:
+            return f"host {settings.host} is no address of this machine; change host"
+        case errno.EACCES | errno.EPERM if error.filename is None:
+            return f"{here} may not be opened by this user; choose a port above 1023"
+        case _:
+            return f"the server cannot go on: {error.strerror or error} ({error.filename or settings.data})"
