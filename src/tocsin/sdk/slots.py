@@ -21,7 +21,7 @@ from tocsin.sdk import report as reports
 from tocsin.sdk.completions import Completions
 from tocsin.sdk.hand import AnyHeld, Hand
 from tocsin.sdk.held import Stop
-from tocsin.sdk.report import Report
+from tocsin.sdk.report import SUCCEEDED, Report
 
 log = logging.getLogger("tocsin.worker")
 
@@ -195,6 +195,10 @@ class Slots:
             self._hand.lost(held, Stop.LOST.value)
             return
         tally = self._hand.tally
+        if report is SUCCEEDED:
+            tally.succeeded += 1
+            self._completions.put(held, report)
+            return
         match report.outcome:
             case "succeeded":
                 tally.succeeded += 1
