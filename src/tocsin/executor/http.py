@@ -143,11 +143,9 @@ def _url(url: str) -> yarl.URL:
 
 async def _read_into(body: bytearray, reply: aiohttp.ClientResponse) -> None:
     """Read to the end, or one byte further than what is kept."""
-    while len(body) <= MAX_RESPONSE_BYTES:
-        chunk = await reply.content.read(MAX_RESPONSE_BYTES + 1 - len(body))
-        if not chunk:
-            return
-        body += chunk
+    content = reply.content
+    while len(body) <= MAX_RESPONSE_BYTES and not content.at_eof():
+        body += await content.read(MAX_RESPONSE_BYTES + 1 - len(body))
 
 
 def _answered(
