@@ -1,0 +1,33 @@
+"""The life of a job. Every stage is one module; read them in this order.
+
+     client                                                                                  worker
+       |  create                                                    claim / heartbeat / complete ^
+       v                                                                                         |
+    [admit] --- timer, job ---> ( store ) <--- QUEUED at version v --- [dispatch] --- push --> lines --> [claim]
+       |                          |   ^                                    ^                             [heartbeat]
+       | due within minutes       |   | new timer, version+1               | take                        [complete]
+       +------ offer ------+      |   +--- [complete] [rescue] [change] [redrive]
+                           v      |                                        |
+                        ( near tier: due sets ) ---------------------------+
+                           ^      |
+                           +- [load] reads five minutes ahead, [recheck] looks again at what has passed
+
+The record of truth is the store; the near tier can be lost at any time. Writes and what a crash just after leaves behind:
+
+| stage | writes, in this order | if the process dies just after |
+|---|---|---|
+| admit | idempotency record, timer, job; then an offer or a push; then the answer | the loader or the recheck finds the timer; the client repeats with its key and gets the same job |
+| load | offer to the near tier | offered again |
+| dispatch | job -> QUEUED at that version; then its line; then out of the due set | fired again: "already QUEUED", pushed again |
+| claim | out of the line into the request's hand; QUEUED -> RUNNING; out of the hand | back into the line after 10 s; or the lease ends: rescue |
+| heartbeat | lease_until where the attempt matches | the worker asks again |
+| complete | (retry: new timer) attempt record, new state; finished row, out of `jobs` | the worker repeats and gets the same answer |
+| change, redrive | new timer at version+1, then the job | the timer without its job's change is void |
+| rescue | as complete, with the outcome `lost` or `timed_out` | seen again |
+| recheck | watch timers, then exactly the timers that were read go | read again |
+| park | park row; unpark: push, watch timer, then the row goes | pushed again; parked again |
+| archive | rows of old jobs go, bounded | continued |
+
+The invariant: at every commit each unfinished job has a timer at its version in a bucket that has not been rechecked (park rows
+count as such), or below the floor, where the recheck looks at every start and every hour.
+"""

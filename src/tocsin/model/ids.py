@@ -1,0 +1,88 @@
+"""Job IDs: when a job was made and which slice of all jobs it belongs to, readable from the text alone.
+
+    job_ 01K4XQ7Z3M 8QF 7GJ2M4Y6Q1ZT0
+         └ 48 bits  └ 12 bits slice (2 characters and the upper bits of the third)
+           of ms      └ the rest is random (68 bits)
+
+Crockford's base32 keeps the order of the bits in the order of the text, so new IDs are inserted nearly in order and lists
+"newest first" are lists by ID. The slice, not the partition, is in the ID: partition = slice x P // 4,096, so that the same
+IDs work in an installation with another number of partitions.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NewType
+
+from tocsin.clock import Entropy
+
+JobId = NewType("JobId", str)
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+SLICES = 4_096
+PREFIX = "job_"
+_LENGTH = len(PREFIX) + 26
+_DIGIT = {char: value for value, char in enumerate(ALPHABET)}
+_TO_ALPHABET = bytes(ord(ALPHABET[byte & 31]) for byte in range(256))
+_TAIL = 16
+# The three characters that hold the slice: 15 bits, of which the lowest three are random.
+_SLICE_OF = {
+    a + b + c: (_DIGIT[a] << 7) | (_DIGIT[b] << 2) | (_DIGIT[c] >> 3)
+    for a in ALPHABET
+    for b in ALPHABET
+    for c in ALPHABET
+}
+
+
+def new_ids(count: int, now_ms: int, entropy: Entropy) -> list[JobId]:
+    """`count` fresh IDs of jobs made at `now_ms`, in random slices."""
+    head = PREFIX + _time_text(now_ms)
+    tails = entropy.bytes(_TAIL * count).translate(_TO_ALPHABET).decode("ascii")
+    return [JobId(head + tails[at : at + _TAIL]) for at in range(0, _TAIL * count, _TAIL)]
+
+
+def keyed_id(now_ms: int, entropy: Entropy, tenant: str, key: str) -> JobId:
+    """A fresh ID whose slice is a hash of the tenant and the client's idempotency key."""
+    tail = entropy.bytes(_TAIL).translate(_TO_ALPHABET).decode("ascii")
+    part = slice_of_key(tenant, key)
+    low = _DIGIT[tail[2]] & 7
+    text = ALPHABET[part >> 7] + ALPHABET[(part >> 2) & 31] + ALPHABET[((part & 3) << 3) | low]
+    return JobId(PREFIX + _time_text(now_ms) + text + tail[3:])
+
+
+def slice_of_key(tenant: str, key: str) -> int:
+    """The slice of everything that hangs on a name or key of a tenant."""
+    digest = blake2b(f"{tenant}\0{key}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") % SLICES
+
+
+def slice_of(job_id: str) -> int:
+    """The slice in a job's ID; KeyError if it is no ID (see `is_job_id`)."""
+    return _SLICE_OF[job_id[14:17]]
+
+
+def is_job_id(text: str) -> bool:
+    """Whether `text` can be a job's ID at all."""
+    return (
+        len(text) == _LENGTH
+        and text.startswith(PREFIX)
+        and text[4] in "01234567"
+        and all(c in _DIGIT for c in text[4:])
+    )
+
+
+def made_at_ms(job_id: str) -> int:
+    """The creation time in a job's ID, milliseconds since 1970 UTC."""
+    value = 0
+    for char in job_id[4:14]:
+        value = (value << 5) | _DIGIT[char]
+    return value
+
+
+def id_bound(at_ms: int) -> str:
+    """The smallest ID text of a job made at `at_ms`: a bound for lists by creation time."""
+    return PREFIX + _time_text(min(max(at_ms, 0), (1 << 48) - 1))
+
+
+def _time_text(now_ms: int) -> str:
+    return "".join(ALPHABET[(now_ms >> shift) & 31] for shift in range(45, -1, -5))

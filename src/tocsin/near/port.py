@@ -1,0 +1,197 @@
+"""The near-tier port: what is due soon and what is ready now, in memory (embedded) or Redis (fleet).
+
+Nothing here is the truth. Losing all of it loses nothing: it is rebuilt from timers. So every call may be repeated, a member
+may be here twice or not at all, and whoever acts on one makes a conditional write in the store first.
+
+Due sets are kept per partition, lane and tenant and hold the earliest members only; ready lines per `Line`. The way of a
+member: `offer` -> `take` (stays marked until) -> `push` to its line -> `drop`; then `pop` -> `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tocsin.model.job import Line
+from tocsin.store.port import Due
+
+DUE_PER_TENANT_LANE = 200_000
+LINE_LIMIT = 100_000
+TENANT_LIMIT = 500_000
+IN_HAND_MS = 10_000
+REMEMBER_REQUEST_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueGate:
+    """What a queue's settings say about handing out its jobs."""
+
+    paused: bool = False
+    paused_until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A due set that holds only its earliest members: read on from `from_time` (ms) when it has room."""
+
+    partition: int
+    lane: int
+    tenant: str
+    from_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pop:
+    """A worker's wish. `queue` None: callbacks of all tenants, in fair order (the executor's claim)."""
+
+    request_id: str
+    tenant: str | None
+    queue: str | None
+    handlers: tuple[str, ...] | None
+    most: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Popped:
+    """What a pop got. `repeated`: the request was answered before; `attempts` are then the jobs it got, with attempts.
+
+    `ask` names queues whose settings the near tier lacks: configure them and pop again. Never treated as open.
+    """
+
+    dues: list[Due]
+    repeated: bool = False
+    attempts: tuple[tuple[str, int], ...] = ()
+    ask: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearFigures:
+    """How much is here: members waiting for their time, jobs in lines, in hand, leases."""
+
+    due: int
+    ready: int
+    in_hand: int
+    leases: int
+
+
+class NearTier(Protocol):
+    """Due soon and ready now."""
+
+    # due sets
+
+    async def offer(self, dues: Sequence[Due]) -> list[Due]:
+        """Remember members until their time; idempotent by job and version. Answers those that lie behind a set's cut and were
+        refused (they stay in their buckets; the loader reads on from the cut). A new earliest member wakes `wait_due`."""
+        ...
+
+    async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
+        """Up to `most` members whose time has come: the precise lane before the flexible one, tenants by deficit round robin
+        with weights, each tenant's earliest first. They stay until `drop` or `restore` and are not taken twice meanwhile."""
+        ...
+
+    async def drop(self, dues: Sequence[Due]) -> None:
+        """Forget members that were taken (pushed, void or parked)."""
+        ...
+
+    async def restore(self, dues: Sequence[Due]) -> None:
+        """Put taken members back: their fire write failed and will be tried again."""
+        ...
+
+    async def next_due(self, partitions: Sequence[int]) -> int | None:
+        """The earliest time in the due sets."""
+        ...
+
+    async def wait_due(self, timeout_s: float) -> None:
+        """Sleep until a new earliest member is offered, at most `timeout_s`. A hint: returning early is allowed."""
+        ...
+
+    async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
+        """The cut sets that are under half full and can take more."""
+        ...
+
+    async def move_cut(self, cut: Cut, from_time: int | None) -> None:
+        """The loader has read on: the set now ends at `from_time`; None: it holds all that there is."""
+        ...
+
+    async def forget(self, partitions: Sequence[int]) -> None:
+        """Drop everything of partitions that this node no longer owns."""
+        ...
+
+    async def set_weight(self, tenant: str, weight: float) -> None:
+        """A tenant's share in both lanes."""
+        ...
+
+    # ready lines
+
+    async def push(self, dues: Sequence[Due], *, parked: bool = False) -> list[Due]:
+        """Put fired jobs into their lines, idempotent by job; answers those refused because a line or a tenant's lines are
+        full, or because the line has parked jobs (`set_parked`) and these do not come from there (`parked`). Wakes waiting
+        claims: one per job, the longest waiting first."""
+        ...
+
+    async def pop(self, wish: Pop) -> Popped:
+        """Take jobs out of the lines that the wish allows into the request's in-hand set, best score first, precise before
+        flexible; jobs of suspect lines only alone. In hand for 10 s, then back in line. A repeat within 60 s gets the same."""
+        ...
+
+    async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
+        """The claim is written: the request's jobs leave the in-hand set; `claimed` (job, attempt) is remembered for repeats."""
+        ...
+
+    async def unpop(self, request_id: str) -> None:
+        """Put a request's in-hand jobs back at once: the claim could not be written."""
+        ...
+
+    async def wait_ready(self, wish: Pop, timeout_s: float) -> None:
+        """Sleep until a job for the wish may be there, at most `timeout_s` and never longer than a second. A hint."""
+        ...
+
+    async def remove(self, job_ids: Sequence[str]) -> None:
+        """Forget jobs wherever they are (cancelled, patched): due sets and lines. A courtesy to memory, not a promise."""
+        ...
+
+    async def configure(self, tenant: str, queue: str, gate: QueueGate) -> None:
+        """A queue's gate; opening it wakes waiting claims."""
+        ...
+
+    async def set_parked(self, line: Line, parked: bool) -> None:
+        """Whether a line has parked jobs: while it has, `push` refuses for it, so that order is kept."""
+        ...
+
+    async def lines_with_room(self) -> list[Line]:
+        """Lines with parked jobs that are under half full."""
+        ...
+
+    # leases
+
+    async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
+        """(job, attempt, lease_until ms): remember or renew for rescue."""
+        ...
+
+    async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:
+        """Forget the lease of an attempt that has ended."""
+        ...
+
+    async def leases_over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
+        """(job, attempt) whose lease was over before that instant; they stay until `unlease` or a renewal."""
+        ...
+
+    async def next_lease_end(self) -> int | None:
+        """The earliest lease_until."""
+        ...
+
+    # all
+
+    async def figures(self) -> NearFigures:
+        """How much is here."""
+        ...
+
+    async def ready_count(self, tenant: str, queue: str) -> tuple[int, int | None]:
+        """How many jobs of a queue are ready, and the smallest due_at among them."""
+        ...
+
+    async def close(self) -> None:
+        """Wake everybody who waits and refuse further waits."""
+        ...

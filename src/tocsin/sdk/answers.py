@@ -1,0 +1,39 @@
+"""Answers as users of the client see them: the structs of `wire`, with JSON values as Python values."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from tocsin import wire
+
+T = TypeVar("T")
+
+
+class Job(wire.Job, kw_only=True):
+    """A job. `replayed` is true when a create found the job that an earlier one with the same key had made."""
+
+    payload: Any
+    progress: Any
+    result: Any
+    replayed: bool = False
+
+
+class Attempt(wire.Attempt, kw_only=True):
+    """One try of a job."""
+
+    response: Any = None
+
+
+class Items(Struct, Generic[T], kw_only=True):
+    """One page of a list."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class Statused(Struct, kw_only=True):
+    """What a completion answers: the job's status."""
+
+    status: str

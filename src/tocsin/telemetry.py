@@ -1,0 +1,97 @@
+"""Metrics and logs. No label can grow without bound: no tenant, no queue, no job is one (figures of those are in the API).
+
+| metric | kind | means |
+|---|---|---|
+| tocsin_jobs_total{event} | counter | steps in the lives of jobs: created, fired, claimed, succeeded, retried, died, … |
+| tocsin_lateness_seconds{lane} | histogram | claimed_at less the time at which the attempt was due |
+| tocsin_fire_lateness_seconds{lane} | histogram | fired less due |
+| tocsin_stage_passes_total{stage}, tocsin_stage_failures_total{stage} | counter | passes of background stages |
+| tocsin_recheck_total{found} | counter | what the recheck had to mend: offered, pushed, rescued, below_floor |
+| tocsin_near{what} | gauge | members due, ready, in hand, leases |
+| tocsin_floor_age_seconds | gauge | how far the recheck is behind, worst partition |
+| tocsin_reports_refused_total{why} | counter | late, repeated or forged reports of workers |
+| tocsin_clock_offset_seconds | gauge | this process's clock against the store's |
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Sequence
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+log: structlog.stdlib.BoundLogger = structlog.get_logger("tocsin")
+
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0)
+
+
+class BatchHistogram(Collector):
+    """A histogram that takes whole batches: one call per batch of jobs, not one per job."""
+
+    def __init__(self, name: str, text: str, label: str, values: Sequence[str]) -> None:
+        self._name, self._text, self._label = name, text, label
+        self._counts = {value: [0] * (len(BOUNDS_S) + 1) for value in values}
+        self._sums = dict.fromkeys(values, 0.0)
+        REGISTRY.register(self)
+
+    def observe(self, value: str, seconds: Iterable[float]) -> None:
+        """Count measurements under the label's `value`."""
+        counts, total, find = self._counts[value], 0.0, bisect.bisect_left
+        for measured in seconds:
+            counts[find(BOUNDS_S, measured)] += 1
+            total += measured
+        self._sums[value] += total
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._text, labels=[self._label])
+        for value, counts in self._counts.items():
+            running, buckets = 0, []
+            for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True):
+                running += count
+                buckets.append((bound, float(running)))
+            family.add_metric([value], buckets, self._sums[value])
+        yield family
+
+
+JOBS = Counter("tocsin_jobs", "Steps in the lives of jobs.", ["event"], registry=REGISTRY)
+PASSES = Counter("tocsin_stage_passes", "Passes of background stages.", ["stage"], registry=REGISTRY)
+PASS_FAILURES = Counter("tocsin_stage_failures", "Passes that failed and are repeated.", ["stage"], registry=REGISTRY)
+RECHECK = Counter("tocsin_recheck", "What the recheck had to mend.", ["found"], registry=REGISTRY)
+REFUSED = Counter("tocsin_reports_refused", "Workers' calls that were refused.", ["why"], registry=REGISTRY)
+NEAR = Gauge("tocsin_near", "What the near tier holds.", ["what"], registry=REGISTRY)
+FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
+CLOCK_OFFSET = Gauge("tocsin_clock_offset_seconds", "Offset to the store's clock.", registry=REGISTRY)
+LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
+FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))
+
+CREATED, REPLAYED = JOBS.labels("created"), JOBS.labels("replayed")
+FIRED, VOIDED, PARKED, UNPARKED = (JOBS.labels(x) for x in ("fired", "void", "parked", "unparked"))
+CLAIMED, SUCCEEDED, RETRIED, DIED = (JOBS.labels(x) for x in ("claimed", "succeeded", "retried", "died"))
+RELEASED, CANCELLED, SKIPPED, LOST = (JOBS.labels(x) for x in ("released", "cancelled", "skipped", "lost"))
+REDRIVEN, DISCARDED = JOBS.labels("redriven"), JOBS.labels("discarded")
+
+
+def set_up_logs(fmt: str = "text") -> None:
+    """Send logs to standard error, as lines for people (`text`) or JSON objects (`json`)."""
+    import logging
+    import sys
+
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer() if fmt == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    chain: list[structlog.types.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if fmt == "json":
+        chain.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*chain, renderer],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        cache_logger_on_first_use=False,
+    )
