@@ -28,6 +28,7 @@ MAX_RESULT_BYTES = 16 * 1024
 MAX_PROGRESS_BYTES = 4 * 1024
 MAX_RESPONSE_BYTES = 4 * 1024
 MAX_JSON_DEPTH = 100
+MASK = "***"  # what answers show of a header's value
 ERROR_CUT_MARK = "… (cut)"
 
 # `$(?!\n)`: "$" alone also matches before a final line break in Python.
@@ -566,9 +567,15 @@ class Advanced(Struct, kw_only=True):
     now: str
 
 
+def raw(text: bytes | None) -> Raw:
+    """JSON text as it stands in an answer; None is null."""
+    return _NULL if text is None else Raw(text)
+
+
 def encode(value: object) -> bytes:
     """The JSON of a struct."""
     return _ENCODER.encode(value)
 
 
 _ENCODER = msgspec.json.Encoder()
+_NULL = Raw(b"null")
