@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import itertools
+import socket
 
 import pytest
+import uvicorn
 
 from tests.executor.conftest import job, plain
 from tests.executor.server import Server
@@ -12,6 +14,7 @@ from tocsin.clock import SystemClock
 from tocsin.executor.guard import Guard, parse_allowances
 from tocsin.executor.worker import Executor
 from tocsin.sdk.asgi import AsgiTransport
+from tocsin.sdk.http import HttpTransport
 
 LOOPBACK = Guard(parse_allowances("127.0.0.0/8:*"))
 # What a host may have in flight at first, with the concurrency of these tests.
@@ -32,7 +35,8 @@ def server():
 @contextlib.asynccontextmanager
 async def executing(server, **settings):
     settings = {"concurrency": CONCURRENCY, "prefetch": 100, "grace_s": 0.1} | settings
-    executor = Executor(AsgiTransport(server), settings.pop("guard", LOOPBACK), clock=SystemClock(), **settings)
+    transport = settings.pop("transport", None) or AsgiTransport(server)
+    executor = Executor(transport, settings.pop("guard", LOOPBACK), clock=SystemClock(), **settings)
     serving = asyncio.create_task(executor.serve())
     try:
         yield executor
@@ -55,6 +59,22 @@ async def test_a_claimed_callback_is_made_and_reported(server, endpoints):
         "response": {"headers": {"content-type": "text/plain"}, "body": "thanks"},
     }
     assert (server.claims[0].worker, server.claims[0].lease_s) == ("e-1", 20.0)
+
+
+async def test_over_http_it_does_the_same(server, endpoints):
+    url = await endpoints.url(plain(200))
+    api = uvicorn.Server(uvicorn.Config(server, port=0, lifespan="off", log_level="error"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(api.serve([listening]))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        transport = HttpTransport(address, "tcs_1_x")
+        async with executing(server, transport=transport, wait_s=0.1):
+            server.offer(*(to("a", url) for _ in range(200)))
+            await server.reported(200)
+        await transport.close()
+        api.should_exit = True
+        await serving
+    assert server.outcomes() == ["succeeded"] * 200
 
 
 async def test_a_blocked_address_is_a_fatal_failure(server, endpoints):

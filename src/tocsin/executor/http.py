@@ -117,8 +117,10 @@ def outcome_of(status: int) -> ReportedOutcome:
 
 
 def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
-    """All headers of the request. A job may replace the first four; the others it cannot name (`model.urls`)."""
+    """All headers of the request. A job may replace the first five; the others it cannot name (`model.urls`)."""
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+    if job.traceparent is not None:
+        headers["Traceparent"] = job.traceparent
     if with_body:
         headers["Content-Type"] = "application/json"
     for name, value in job.target.headers.items():
@@ -130,8 +132,6 @@ def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
     headers["Tocsin-Fire-At"] = job.fire_at
     headers["Tocsin-Queue"] = job.queue
     headers.update(job.signature_headers)
-    if job.traceparent is not None:
-        headers["traceparent"] = job.traceparent
     return headers
 
 
