@@ -27,8 +27,11 @@ from typing import Literal, NamedTuple, Protocol
 from tocsin.model.job import Definition, JobState, Line
 from tocsin.wire import Outcome, Status
 
-FIRE, WATCH = "fire", "watch"
 TimerKind = Literal["fire", "watch"]
+FIRE: TimerKind = "fire"
+WATCH: TimerKind = "watch"
+KEY_KEPT_MS = 7 * 86_400_000  # an idempotency key stays bound so long, and while its job lives
+FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which doubles from there
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -58,11 +61,12 @@ class NewJob:
 
 
 class Made(Enum):
-    """What a create did."""
+    """What a create did. REFUSED: no store can hold such a row (a number out of range); the border should have said so."""
 
     CREATED = "created"
     REPLAYED = "replayed"
     CONFLICT = "conflict"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
