@@ -59,6 +59,7 @@ from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.sdk.http import HttpTransport
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
 DEV_TENANT = "dev"
@@ -135,6 +136,11 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     if path.parent == settings.data:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     return await open_sqlite(path, clock, partitions=settings.partitions, entropy=SystemEntropy())
+
+
+def examine_store(settings: Settings) -> Examination:
+    """Look at the store's file without changing it, also beside a running server; for `tocsin doctor`."""
+    return examine(Path(settings.dsn.removeprefix("sqlite:")))
 
 
 async def build(settings: Settings, clock: Clock, entropy: Entropy) -> Process:

@@ -489,7 +489,9 @@ class SettingsStore(Protocol):
 
     async def add_signing_key(self, row: SigningKeyRow) -> None: ...
 
-    async def queues(self, tenant: str | None = None) -> list[QueueRow]: ...
+    async def queues(self, tenant: str | None = None) -> list[QueueRow]:
+        """By name; a queue without settings is known by its jobs and has the defaults."""
+        ...
 
     async def queue(self, tenant: str, queue: str) -> QueueRow | None: ...
 
@@ -503,8 +505,11 @@ class SettingsStore(Protocol):
 class Store(Protocol):
     """A connected store: both halves and its life."""
 
-    jobs: JobStore
-    settings: SettingsStore
+    @property
+    def jobs(self) -> JobStore: ...
+
+    @property
+    def settings(self) -> SettingsStore: ...
 
     async def ping(self) -> None:
         """Write something durable; raises StoreUnavailable."""

@@ -5,6 +5,7 @@ module per concern says what a batch of requests does to the rows; `sql/` and `m
 leaves whole groups or nothing; the file needs no repair.
 """
 
+from tocsin.store.sqlite.examine import Examination, examine
 from tocsin.store.sqlite.store import SqliteStore, open_store
 
-__all__ = ["SqliteStore", "open_store"]
+__all__ = ["Examination", "SqliteStore", "examine", "open_store"]

@@ -41,11 +41,17 @@ INSERT INTO signing_keys (key_id, tenant, secret, created_at) VALUES (?1, ?2, ?3
 ON CONFLICT (key_id) DO NOTHING;
 
 -- name: queues
--- ?1 tenant or NULL for all
+-- ?1 tenant or NULL for all. A queue that never had a setting is known by its jobs.
 SELECT tenant, queue, paused, pause_note, pause_until, lease_ms, max_attempts, initial_backoff_s, max_backoff_s, created_at
 FROM queues
 WHERE ?1 IS NULL OR tenant = ?1
-ORDER BY tenant, queue;
+UNION ALL
+SELECT t.tenant, k.queue, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0
+FROM queue_ids AS k
+JOIN tenant_ids AS t ON t.tenant_id = k.tenant_id
+WHERE (?1 IS NULL OR t.tenant = ?1)
+    AND NOT EXISTS (SELECT 1 FROM queues AS q WHERE q.tenant = t.tenant AND q.queue = k.queue)
+ORDER BY 1, 2;
 
 -- name: queue
 SELECT tenant, queue, paused, pause_note, pause_until, lease_ms, max_attempts, initial_backoff_s, max_backoff_s, created_at
