@@ -165,7 +165,7 @@ class SqliteJobs:
         await self._writer.submit(UNWATCH, timers)
 
     async def floors(self) -> dict[int, int]:
-        return {partition: 0 for partition in range(self.partitions)} | await self._readers.run(reads.floors)
+        return dict.fromkeys(range(self.partitions), 0) | await self._readers.run(reads.floors)
 
     async def set_floor(self, partition: int, bucket: int) -> None:
         await self._writer.submit(upkeep.SLICE, [lambda work: timers.set_floor(work, partition, bucket)])
