@@ -56,7 +56,9 @@ class Server:
         """The server's time."""
         return datetime_of(self.clock.now_ms())
 
-    async def advance(self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0) -> datetime:
+    async def advance(
+        self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+    ) -> datetime:
         """Let time pass; returns the new time when all that fell due has fired, and attached workers have done their part."""
         total = seconds + 60 * minutes + 3_600 * hours + 86_400 * days
         assert self.process.conductor is not None

@@ -34,6 +34,8 @@ TimerKind = Literal["fire", "watch"]
 # `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
 TimerKey = tuple[int, int, str, int, str, int]
 FAR = (1 << 62) - 1
+KEY_KEPT_MS = 7 * 86_400_000  # an idempotency key stays bound so long, and while its job lives
+FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which doubles from there
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -63,11 +65,12 @@ class NewJob:
 
 
 class Made(Enum):
-    """What a create did."""
+    """What a create did. REFUSED: no store can hold such a row (a number out of range); the border should have said so."""
 
     CREATED = "created"
     REPLAYED = "replayed"
     CONFLICT = "conflict"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
