@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import replace
 from typing import Any, cast
@@ -89,9 +90,11 @@ class App:
             return refused(unavailable(why))
         except ClientGone:
             raise
-        # The border: whatever else comes out is a bug of ours, is logged and hidden. Paths hold lease tokens: not logged.
+        # The border: whatever else comes out is a bug of ours, is logged and hidden. The path (it may hold a lease token) and
+        # the values of variables are left out of the log.
         except Exception:
-            log.exception("a request failed on a bug; the client got 500", method=scope["method"])
+            bug = traceback.format_exc()
+            log.error("a request failed on a bug; the client got 500", method=scope["method"], exception=bug)
             return refused(internal())
 
     async def _serve(self, scope: Message, receive: Receive) -> Answer:
