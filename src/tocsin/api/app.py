@@ -18,7 +18,8 @@ from typing import Any, cast
 from tocsin.api.auth import NOBODY, Doorkeeper, Rule, require
 from tocsin.api.call import Answer, Call, refused
 from tocsin.api.desk import Desk
-from tocsin.api.operations import NAMED, Operation, served
+from tocsin.api.operation import NAMED, Operation
+from tocsin.api.operations import served
 from tocsin.api.probes import CachedHealth
 from tocsin.api.problems import (
     internal,

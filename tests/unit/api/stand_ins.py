@@ -242,6 +242,18 @@ class StandInDesk:
     async def add_signing_key(self, row: SigningKeyRow) -> None:
         self.key_rows.append(row)
 
+    async def queues(self, tenant: str | None = None) -> list[QueueRow]:
+        return [row for row in self.queue_rows.values() if tenant in (None, row.tenant)]
+
+    async def queue(self, tenant: str, queue: str) -> QueueRow | None:
+        return self.queue_rows.get((tenant, queue))
+
+    async def put_queue(self, row: QueueRow) -> None:
+        self.queue_rows[row.tenant, row.queue] = row
+
+    async def secret(self, name: str, fresh: bytes) -> bytes:
+        return fresh
+
 
 class Completes:
     def __init__(self, desk: StandInDesk) -> None:

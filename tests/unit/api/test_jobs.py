@@ -7,11 +7,14 @@ from tocsin.errors import Refused
 from tocsin.flow.admit import Admitted
 from tocsin.wire import Status
 
-FIELDS = """
-    job_id queue name status version run_at fire_at attempt tries max_attempts priority timing target payload retry tags
-    expires_after_s idempotency_key schedule_id occurrence_at origin worker lease_until progress result created_at
-    queued_at started_at finished_at next_attempt_at last_error
-""".split()
+# fmt: off
+FIELDS = [
+    "job_id", "queue", "name", "status", "version", "run_at", "fire_at", "attempt", "tries", "max_attempts", "priority",
+    "timing", "target", "payload", "retry", "tags", "expires_after_s", "idempotency_key", "schedule_id", "occurrence_at",
+    "origin", "worker", "lease_until", "progress", "result", "created_at", "queued_at", "started_at", "finished_at",
+    "next_attempt_at", "last_error",
+]
+# fmt: on
 
 
 async def test_a_job_shows_every_field_and_masks_header_values(desk, http):
