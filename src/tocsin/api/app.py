@@ -105,7 +105,7 @@ class App:
         params = found[1] if found is not None else ()
         method = scope["method"]
         operation = operations.get("GET" if method == "HEAD" else method)
-        if any(one.rule is Rule.PUBLIC for one in operations.values()):
+        if operation.rule is Rule.PUBLIC if operation is not None else _is_public(operations):
             caller = NOBODY
         else:
             caller = await self._doors.caller(headers.get(b"authorization"))
@@ -189,6 +189,10 @@ def _require_names(kinds: tuple[str, ...], params: tuple[str, ...]) -> None:
                     )
                 ]
             )
+
+
+def _is_public(operations: dict[str, Operation]) -> bool:
+    return any(one.rule is Rule.PUBLIC for one in operations.values())
 
 
 def _allowed(operations: dict[str, Operation]) -> list[str]:

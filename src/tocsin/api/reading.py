@@ -123,11 +123,11 @@ def _nuls(value: Any) -> Iterator[str]:
 
 def require_flat(value: Raw, pointer: str, limit_bytes: int) -> None:
     """Raise Refused for a value passed on as it was sent: 413 past `limit_bytes`, 422 nested too deeply."""
-    size = memoryview(value).nbytes
-    if size > limit_bytes:
-        raise too_large(f"has {size} bytes; at most {limit_bytes} are allowed", pointer)
+    text = bytes(value)
+    if len(text) > limit_bytes:
+        raise too_large(f"has {len(text)} bytes; at most {limit_bytes} are allowed", pointer)
     # A value of depth 101 has at least 101 brackets of each kind.
-    if size > 2 * MAX_JSON_DEPTH and is_too_deep(bytes(value)):
+    if len(text) > 2 * MAX_JSON_DEPTH and is_too_deep(text):
         raise invalid([(pointer, f"is nested more than {MAX_JSON_DEPTH} deep")])
 
 
