@@ -3,18 +3,22 @@
 import asyncio
 import contextlib
 import itertools
+import socket
 
 import pytest
+import uvicorn
 
 from tests.executor.conftest import job, plain
 from tests.executor.server import Server
 from tocsin.clock import SystemClock
-from tocsin.executor.caps import START_LIMIT
 from tocsin.executor.guard import Guard, parse_allowances
 from tocsin.executor.worker import Executor
 from tocsin.sdk.asgi import AsgiTransport
+from tocsin.sdk.http import HttpTransport
 
 LOOPBACK = Guard(parse_allowances("127.0.0.0/8:*"))
+# What a host may have in flight at first, with the concurrency of these tests.
+CONCURRENCY, SHARE = 400, 50
 numbers = itertools.count()
 
 
@@ -30,8 +34,9 @@ def server():
 
 @contextlib.asynccontextmanager
 async def executing(server, **settings):
-    settings = {"concurrency": 400, "prefetch": 100, "grace_s": 0.1} | settings
-    executor = Executor(AsgiTransport(server), settings.pop("guard", LOOPBACK), clock=SystemClock(), **settings)
+    settings = {"concurrency": CONCURRENCY, "prefetch": 100, "grace_s": 0.1} | settings
+    transport = settings.pop("transport", None) or AsgiTransport(server)
+    executor = Executor(transport, settings.pop("guard", LOOPBACK), clock=SystemClock(), **settings)
     serving = asyncio.create_task(executor.serve())
     try:
         yield executor
@@ -56,6 +61,22 @@ async def test_a_claimed_callback_is_made_and_reported(server, endpoints):
     assert (server.claims[0].worker, server.claims[0].lease_s) == ("e-1", 20.0)
 
 
+async def test_over_http_it_does_the_same(server, endpoints):
+    url = await endpoints.url(plain(200))
+    api = uvicorn.Server(uvicorn.Config(server, port=0, lifespan="off", log_level="error"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(api.serve([listening]))
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        transport = HttpTransport(address, "tcs_1_x")
+        async with executing(server, transport=transport, wait_s=0.1):
+            server.offer(*(to("a", url) for _ in range(200)))
+            await server.reported(200)
+        await transport.close()
+        api.should_exit = True
+        await serving
+    assert server.outcomes() == ["succeeded"] * 200
+
+
 async def test_a_blocked_address_is_a_fatal_failure(server, endpoints):
     url = await endpoints.url(plain(200))
     async with executing(server, guard=Guard()):
@@ -69,7 +90,7 @@ async def test_a_blocked_address_is_a_fatal_failure(server, endpoints):
 
 
 async def test_hundreds_of_calls_are_under_way_at_once(server, endpoints):
-    count, hosts = 300, 5
+    count, tenants = 300, 6
     all_here = asyncio.Event()
 
     async def together(reader, writer, request):
@@ -80,7 +101,7 @@ async def test_hundreds_of_calls_are_under_way_at_once(server, endpoints):
 
     port = await endpoints.serve(together)
     async with executing(server):
-        server.offer(*(to("a", f"http://127.0.0.1:{port}/", tenant=f"t{n % hosts}") for n in range(count)))
+        server.offer(*(to("a", f"http://127.0.0.1:{port}/", tenant=f"t{n % tenants}") for n in range(count)))
         await server.reported(count)
     assert server.outcomes() == ["succeeded"] * count
 
@@ -135,9 +156,9 @@ async def test_a_host_that_hangs_gets_its_share_and_the_rest_goes_back_unharmed(
         server.offer(*(to("hanging", hanging) for _ in range(200)))
         server.offer(*(to("good", good) for _ in range(100)))
         await server.until(lambda: len(server.outcomes("good")) == 100)
-        await server.until(lambda: len(server.outcomes("hanging")) == 200 - int(START_LIMIT))
-        assert server.outcomes("hanging") == ["released"] * (200 - int(START_LIMIT))
-        assert len(endpoints.requests) == 100 + int(START_LIMIT)
+        await server.until(lambda: len(server.outcomes("hanging")) == 200 - SHARE)
+        assert server.outcomes("hanging") == ["released"] * (200 - SHARE)
+        assert len(endpoints.requests) == 100 + SHARE
         assert executor.tally.failed == 0
 
 
@@ -149,8 +170,8 @@ async def test_a_wait_for_a_place_is_not_part_of_the_timeout(server, endpoints):
     url = await endpoints.url(slowly)
     async with executing(server):
         # The last ones wait for two rounds before theirs: three are longer than the timeout.
-        server.offer(*(to("a", url, timeout_s=0.4) for _ in range(4 * int(START_LIMIT))))
-        await server.reported(4 * int(START_LIMIT))
+        server.offer(*(to("a", url, timeout_s=0.4) for _ in range(4 * SHARE)))
+        await server.reported(4 * SHARE)
     assert set(server.outcomes()) == {"succeeded"}
 
 

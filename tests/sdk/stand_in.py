@@ -20,7 +20,7 @@ async def wait_until(condition, what: str, timeout_s: float = 10.0) -> None:
     """Let the event loop run until `condition()` holds."""
     try:
         async with asyncio.timeout(timeout_s):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - the conditions are plain state of many objects
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"waited {timeout_s} s for {what}") from None

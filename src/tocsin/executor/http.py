@@ -117,8 +117,10 @@ def outcome_of(status: int) -> ReportedOutcome:
 
 
 def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
-    """All headers of the request. A job may replace the first four; the others it cannot name (`model.urls`)."""
+    """All headers of the request. A job may replace the first five; the others it cannot name (`model.urls`)."""
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+    if job.traceparent is not None:
+        headers["Traceparent"] = job.traceparent
     if with_body:
         headers["Content-Type"] = "application/json"
     for name, value in job.target.headers.items():
@@ -130,8 +132,6 @@ def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
     headers["Tocsin-Fire-At"] = job.fire_at
     headers["Tocsin-Queue"] = job.queue
     headers.update(job.signature_headers)
-    if job.traceparent is not None:
-        headers["traceparent"] = job.traceparent
     return headers
 
 
@@ -143,11 +143,9 @@ def _url(url: str) -> yarl.URL:
 
 async def _read_into(body: bytearray, reply: aiohttp.ClientResponse) -> None:
     """Read to the end, or one byte further than what is kept."""
-    while len(body) <= MAX_RESPONSE_BYTES:
-        chunk = await reply.content.read(MAX_RESPONSE_BYTES + 1 - len(body))
-        if not chunk:
-            return
-        body += chunk
+    content = reply.content
+    while len(body) <= MAX_RESPONSE_BYTES and not content.at_eof():
+        body += await content.read(MAX_RESPONSE_BYTES + 1 - len(body))
 
 
 def _answered(

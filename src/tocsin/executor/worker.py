@@ -23,7 +23,7 @@ from aiohttp.abc import AbstractResolver
 from tocsin import wire
 from tocsin.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tocsin.errors import UsageError
-from tocsin.executor.caps import START_LIMIT, Caps, Pace, pace
+from tocsin.executor.caps import Caps, Pace, pace
 from tocsin.executor.guard import Guard
 from tocsin.executor.http import ASKS_FOR_A_PAUSE, call, open_session
 from tocsin.model.urls import host_key
@@ -40,8 +40,10 @@ log = logging.getLogger("tocsin.executor")
 DEFAULT_CONCURRENCY = 2_000
 # What waits here for a slot: enough to claim in large batches, little enough not to keep work from other executors.
 DEFAULT_PREFETCH = 1_000
+# An executor of up to this many calls may spend them all on one host.
+SMALL = 64
 # The server ends an attempt ten seconds after its timeout, counted from the claim.
-MAX_AGE_S = 6.0
+MAX_AGE_S = 8.0
 # Files that are not connections to targets: the server's, the log's, the loop's.
 OTHER_FILES = 200
 
@@ -69,7 +71,7 @@ class CallbackSource:
 class Executor:
     """Makes callbacks until it is stopped. `transport` carries a token of scope `executor`; its owner closes it.
 
-    `concurrency` calls are under way at once, a quarter of them at most to one host of one tenant.
+    `concurrency` calls are under way at once, a quarter of them (or 64) at most to one host of one tenant.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Executor:
         self.name = name or f"executor-{socket.gethostname()[:150]}-{os.getpid()}-{entropy.bytes(3).hex()}"
         self.concurrency = concurrency
         self._guard, self._resolver = guard, resolver
-        self._caps = Caps(clock, most=max(concurrency // 4, int(START_LIMIT)))
+        self._caps = Caps(clock, most=max(concurrency // 4, min(concurrency, SMALL)))
         self._hand = Hand()
         self._engine = Engine(
             [CallbackSource(transport, self.name, lease_s)],
@@ -115,6 +117,11 @@ class Executor:
         return self._hand.tally
 
     @property
+    def holding(self) -> bool:
+        """Whether any callback is in hand."""
+        return len(self._hand) > 0
+
+    @property
     def connected(self) -> bool:
         """Whether the server answers its claims; for a readiness probe."""
         return self._session is not None and self._engine.connected
@@ -129,6 +136,7 @@ class Executor:
         try:
             await self._engine.run()
         finally:
+            await self._caps.close()
             await self._session.close()
             self._ended.set()
             log.info("executor %s has ended: %s", self.name, self.tally)

@@ -23,7 +23,7 @@ from tocsin.sdk import report as reports
 from tocsin.sdk.backoff import Backoff
 from tocsin.sdk.completions import Completions
 from tocsin.sdk.hand import AnyHeld, Hand
-from tocsin.sdk.held import Held
+from tocsin.sdk.held import hold
 from tocsin.sdk.slots import Slots
 
 log = logging.getLogger("tocsin.worker")
@@ -158,8 +158,8 @@ class Claimer:
         self._slots.offer(attempts)
 
     def _held(self, jobs: Sequence[wire.ClaimedJob], poll: Poll) -> list[AnyHeld]:
-        now, sent_at, add = self._clock.elapsed_s(), poll.sent_at, self._hand.add
-        attempts = [held for job in jobs if add(held := Held(job, sent_at=sent_at, received_at=now))]
+        held = hold(jobs, sent_at=poll.sent_at, received_at=self._clock.elapsed_s())
+        attempts = self._hand.add(held)
         self._hand.tally.claimed += len(attempts)
         return attempts
 

@@ -97,6 +97,7 @@ class Engine:
         entropy = entropy or SystemEntropy()
         self._transport = transport
         self._grace_s = grace_s
+        self.stubborn = 0
         self.hand = Hand() if hand is None else hand
         self._completions = Completions(self.hand, transport, clock, Backoff(entropy, cap_s=5.0))
         self._slots = Slots(concurrency, prefetch, perform, self.hand, self._completions, clock)
@@ -170,13 +171,13 @@ class Engine:
                 self.stop(now=True)
             stopping.cancel()
             await self._drain(claiming)
-            await self._slots.close()
+            self.stubborn = await self._slots.close()
             ended.set()
             if self._heartbeat_thread is not None:
                 await asyncio.to_thread(self._heartbeat_thread.stop)
             for task in background:
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.wait(background, timeout=1.0)
         if self._failure.done():
             self._failure.result()
 

@@ -45,12 +45,12 @@ class Hand:
         """A copy; callable from any thread."""
         return list(self._attempts.values())
 
-    def add(self, held: AnyHeld) -> bool:
-        """Take an attempt in; False if it is here already (the answer to a claim came twice)."""
-        if held.token in self._attempts:
-            return False
-        self._attempts[held.token] = held
-        return True
+    def add(self, attempts: list[AnyHeld]) -> list[AnyHeld]:
+        """Take attempts in; those that were not here already (the answer to a claim may come twice)."""
+        mine = self._attempts
+        new = [held for held in attempts if held.token not in mine]
+        mine.update((held.token, held) for held in new)
+        return new
 
     def forget(self, held: AnyHeld) -> None:
         """Its report was accepted."""

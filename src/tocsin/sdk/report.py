@@ -30,15 +30,21 @@ class Report(Struct, omit_defaults=True, gc=False):
     token: str | None = None
 
     def body(self, token: str) -> bytes:
-        """The JSON of this report about the attempt that `token` names."""
+        """The JSON of this report about the attempt that `token` names (a token is part of a path: it needs no quoting)."""
+        if self is SUCCEEDED:
+            return b'{"outcome":"succeeded","token":"' + token.encode() + b'"}'
         self.token = token
         return _ENCODER.encode(self)
+
+
+# Shared by all attempts that have nothing more to say, which are most.
+SUCCEEDED = Report("succeeded")
 
 
 def succeeded(result: Any = None) -> Report:
     """The attempt did its work. Raises `Fatal` for a result that cannot be sent: repeating would not mend it."""
     if result is None:
-        return Report("succeeded")
+        return SUCCEEDED
     try:
         encoded = _ENCODER.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:

@@ -21,12 +21,14 @@ from tocsin.sdk import report as reports
 from tocsin.sdk.completions import Completions
 from tocsin.sdk.hand import AnyHeld, Hand
 from tocsin.sdk.held import Stop
-from tocsin.sdk.report import Report
+from tocsin.sdk.report import SUCCEEDED, Report
 
 log = logging.getLogger("tocsin.worker")
 
 # Handlers that never wait would keep the event loop for themselves: each slot steps back after so many attempts.
 TURNS = 32
+# How long the end waits for handlers that swallow their cancellation; their jobs have been handed back by then.
+CLOSE_S = 0.5
 
 
 class Slots:
@@ -107,19 +109,20 @@ class Slots:
         if task is not None and not (held.patient and held.stop is Stop.CANCELLED):
             task.cancel()
 
-    async def close(self) -> None:
-        """End all slots, whatever they do."""
+    async def close(self) -> int:
+        """End all slots; how many are left because their handlers will not end."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        _, stubborn = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        return len(stubborn)
 
     async def _slot(self) -> None:
         me = asyncio.current_task()
         assert me is not None
         waiting, loop = self.waiting, asyncio.get_running_loop()
         turns = 0
-        while True:
+        while not self._closing:
             while not waiting:
                 turns = 0
                 waiter = loop.create_future()
@@ -195,6 +198,10 @@ class Slots:
             self._hand.lost(held, Stop.LOST.value)
             return
         tally = self._hand.tally
+        if report is SUCCEEDED:
+            tally.succeeded += 1
+            self._completions.put(held, report)
+            return
         match report.outcome:
             case "succeeded":
                 tally.succeeded += 1

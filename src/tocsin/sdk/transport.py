@@ -25,6 +25,7 @@ from tocsin.errors import Overloaded, Refused, ServerUnavailable
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 MAX_RETRY_AFTER_S = 60.0
+_ANY = msgspec.json.Decoder()
 
 
 class Answer(NamedTuple):
@@ -109,7 +110,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 def json_value(raw: bytes | msgspec.Raw) -> Any:
     """Any JSON value as Python has it. Raises `ValueError` if it is deeper than Python can follow."""
     try:
-        return msgspec.json.decode(raw)
+        return _ANY.decode(raw)
     except msgspec.DecodeError:
         return json.loads(bytes(raw))
     except RecursionError as exc:

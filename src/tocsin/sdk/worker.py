@@ -141,14 +141,24 @@ class Worker:
         return self._hand.tally
 
     @property
+    def holding(self) -> bool:
+        """Whether any attempt is in hand: waiting, running, or its report not accepted yet."""
+        return len(self._hand) > 0
+
+    @property
     def connected(self) -> bool:
         """Whether the server answers its claims; for a readiness probe."""
         return self._engine is not None and self._engine.connected
 
     def run(self) -> None:
         """Work until SIGTERM or SIGINT. Blocks; uses uvloop if it is installed."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner = asyncio.Runner(loop_factory=_loop_factory())
+        try:
             runner.run(self.serve(signals=True))
+        finally:
+            # A handler that swallows its cancellation would keep the loop's own tidying up waiting for ever.
+            if self._engine is None or not self._engine.stubborn:
+                runner.close()
 
     async def serve(self, *, signals: bool = False) -> None:
         """Work until `stop` (with `signals`, which the main thread alone can have: or SIGTERM, SIGINT).
