@@ -19,7 +19,7 @@ import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -75,13 +75,20 @@ RELEASED, CANCELLED, SKIPPED, LOST = (JOBS.labels(x) for x in ("released", "canc
 REDRIVEN, DISCARDED = JOBS.labels("redriven"), JOBS.labels("discarded")
 
 
-def set_up_logs(fmt: str = "text") -> None:
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY)
+
+
+def set_up_logs(fmt: str = "text", level: str = "info") -> None:
     """Send logs to standard error, as lines for people (`text`) or JSON objects (`json`)."""
     import logging
     import sys
 
     renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if fmt == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if fmt == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     chain: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
@@ -92,6 +99,6 @@ def set_up_logs(fmt: str = "text") -> None:
     structlog.configure(
         processors=[*chain, renderer],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         cache_logger_on_first_use=False,
     )

@@ -60,8 +60,11 @@ async def test_without_a_payload_there_is_no_body(endpoints, session, clock, met
 
 async def test_the_jobs_own_content_type_wins_whatever_its_case(endpoints, session, clock):
     url = await endpoints.url(plain(200))
-    await call(session, job(url, headers={"content-TYPE": "text/plain", "user-agent": "me"}), clock)
+    own = {"content-TYPE": "text/plain", "user-agent": "me", "TraceParent": "00-own"}
+    await call(session, job(url, headers=own, traceparent="00-ab-cd-01"), clock)
     [request] = endpoints.requests
+    assert request.lower().count(b"traceparent:") == 1
+    assert headers_of(request)["traceparent"] == "00-own"
     assert request.lower().count(b"content-type:") == 1
     assert headers_of(request)["content-type"] == "text/plain"
     assert headers_of(request)["user-agent"] == "me"
@@ -309,6 +312,15 @@ async def test_tls_that_fails_may_be_tried_again(session, clock):
     assert done.outcome == "retryable_failure"
     assert done.error is not None
     assert done.error.startswith(f"could not connect to 127.0.0.1:{port}: ")
+
+
+async def test_a_request_that_cannot_be_written_is_final(endpoints, session, clock):
+    url = await endpoints.url(plain(200))
+    done = await call(session, job(url, headers={"X-A": "secret-value\r\nHost: evil"}), clock)
+    assert done.outcome == "fatal_failure"
+    assert done.error is not None
+    assert "secret" not in done.error
+    assert endpoints.requests == []
 
 
 async def test_a_cancelled_call_closes_its_connection(endpoints, session, clock):

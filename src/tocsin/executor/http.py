@@ -1,6 +1,6 @@
 """One callback: the request that is made, what may come back of the answer, and how its end is classified.
 
-`call` takes a job as the server handed it out (already signed) and always returns a completion. Whatever the other side
+`call` takes a job as the server handed it out (already signed) and always returns a report. Whatever the other side
 does, it costs a bounded time and a bounded amount of memory:
 
 - one deadline covers lookup, connect, request and answer, so that neither silence nor one byte per second goes on;
@@ -32,7 +32,8 @@ from tocsin.executor.guard import Blocked, Guard, Resolver
 from tocsin.executor.masking import Mask
 from tocsin.executor.retry_after import retry_after_s
 from tocsin.model.signing import body_of
-from tocsin.wire import MAX_RESPONSE_BYTES, Completion, ExecutorJob, ReportedOutcome, Response
+from tocsin.sdk.report import Report
+from tocsin.wire import MAX_RESPONSE_BYTES, ExecutorJob, ReportedOutcome, Response
 
 USER_AGENT = f"Tocsin/{tocsin.__version__}"
 MAX_HEADER_LINES = 100
@@ -46,7 +47,7 @@ _ERROR_CHARS = 500
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 _RETRYABLE = frozenset({408, 425, 429})
-_ASKS_FOR_A_PAUSE = frozenset({429, 503})
+ASKS_FOR_A_PAUSE = frozenset({429, 503})
 # The executor itself is out of something; the job is not to blame.
 _OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 
@@ -78,7 +79,7 @@ def open_session(guard: Guard, resolver: AbstractResolver | None = None) -> aioh
     )
 
 
-async def call(session: aiohttp.ClientSession, job: ExecutorJob, clock: Clock) -> Completion:
+async def call(session: aiohttp.ClientSession, job: ExecutorJob, clock: Clock) -> Report:
     """Make the job's call and classify its end. Raises nothing but CancelledError."""
     timeout_s = job.target.timeout_s
     payload = body_of(job.target.method, bytes(job.payload))
@@ -116,8 +117,10 @@ def outcome_of(status: int) -> ReportedOutcome:
 
 
 def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
-    """All headers of the request. A job may replace the first four; the others it cannot name (`model.urls`)."""
+    """All headers of the request. A job may replace the first five; the others it cannot name (`model.urls`)."""
     headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+    if job.traceparent is not None:
+        headers["Traceparent"] = job.traceparent
     if with_body:
         headers["Content-Type"] = "application/json"
     for name, value in job.target.headers.items():
@@ -129,8 +132,6 @@ def _request_headers(job: ExecutorJob, *, with_body: bool) -> dict[str, str]:
     headers["Tocsin-Fire-At"] = job.fire_at
     headers["Tocsin-Queue"] = job.queue
     headers.update(job.signature_headers)
-    if job.traceparent is not None:
-        headers["traceparent"] = job.traceparent
     return headers
 
 
@@ -142,24 +143,22 @@ def _url(url: str) -> yarl.URL:
 
 async def _read_into(body: bytearray, reply: aiohttp.ClientResponse) -> None:
     """Read to the end, or one byte further than what is kept."""
-    while len(body) <= MAX_RESPONSE_BYTES:
-        chunk = await reply.content.read(MAX_RESPONSE_BYTES + 1 - len(body))
-        if not chunk:
-            return
-        body += chunk
+    content = reply.content
+    while len(body) <= MAX_RESPONSE_BYTES and not content.at_eof():
+        body += await content.read(MAX_RESPONSE_BYTES + 1 - len(body))
 
 
 def _answered(
     reply: aiohttp.ClientResponse, body: bytearray, job: ExecutorJob, clock: Clock, broken: str | None
-) -> Completion:
+) -> Report:
     """A status came. A failure stands by itself; a success only counts when its body came too (`broken` is why not)."""
     outcome = outcome_of(reply.status)
     error = None if outcome == "succeeded" else _status_text(reply.status)
     if outcome == "succeeded" and broken is not None:
         outcome, error = "retryable_failure", f"{_status_text(reply.status)}, but {broken}"
-    asked = reply.headers.get("Retry-After") if reply.status in _ASKS_FOR_A_PAUSE else None
-    return Completion(
-        outcome=outcome,
+    asked = reply.headers.get("Retry-After") if reply.status in ASKS_FOR_A_PAUSE else None
+    return Report(
+        outcome,
         error=error,
         retry_after_s=retry_after_s(asked, clock.now_ms()),
         status_code=reply.status,
@@ -167,13 +166,13 @@ def _answered(
     )
 
 
-def _unreached(exc: Exception, mask: Mask) -> Completion:
+def _unreached(exc: Exception, mask: Mask) -> Report:
     """No status came: whose fault was it, and may it be tried again?"""
     reason = exc.os_error if isinstance(exc, aiohttp.ClientConnectorError) else exc
     if isinstance(reason, Blocked):
-        return Completion(outcome="fatal_failure", error=reason.strerror)
+        return Report("fatal_failure", error=reason.strerror)
     if isinstance(reason, OSError) and reason.errno in _OWN_LIMITS:
-        return Completion(outcome="released", error=f"the executor is out of resources: {reason.strerror}")
+        return Report("released", error=f"the executor is out of resources: {reason.strerror}")
     match exc:
         case aiohttp.ClientConnectorDNSError():
             error = f"could not find the host {exc.host}: {_reason(exc.os_error)}"
@@ -186,18 +185,16 @@ def _unreached(exc: Exception, mask: Mask) -> Completion:
         case aiohttp.ClientResponseError():
             error = f"the answer was not valid HTTP, or its headers were too large: {exc.message}"
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            return Completion(outcome="fatal_failure", error="the URL of the target cannot be called")
+            return Report("fatal_failure", error="the URL of the target cannot be called")
         case aiohttp.ClientError() | OSError():
             error = f"the call failed: {_reason(exc)}"
         case _:  # a ValueError: the request could not even be written
-            return Completion(
-                outcome="fatal_failure", error=_plain(mask.hide(f"cannot be called: {exc}"), _ERROR_CHARS)
-            )
+            return Report(outcome="fatal_failure", error=_plain(mask.hide(f"cannot be called: {exc}"), _ERROR_CHARS))
     return _broken_off(_plain(mask.hide(error), _ERROR_CHARS))
 
 
-def _broken_off(error: str) -> Completion:
-    return Completion(outcome="retryable_failure", error=error)
+def _broken_off(error: str) -> Report:
+    return Report("retryable_failure", error=error)
 
 
 def _reason(exc: Exception) -> str:

@@ -28,6 +28,8 @@ class Mask:
     @classmethod
     def of(cls, target: HttpTarget) -> Mask:
         """What must not be stored of this target."""
+        if not target.headers and "?" not in target.url:
+            return _NOTHING
         secrets: set[str] = set()
         for name, value in target.headers.items():
             if name.lower() not in _OPEN_HEADERS:
@@ -50,3 +52,6 @@ class Mask:
                     if text.endswith(secret[:length]):
                         return text[:-length] + MASKED
         return text
+
+
+_NOTHING = Mask(set())

@@ -48,6 +48,14 @@ class Tally:
         if after not in FINISHED:
             figures.counts[after] += count
 
+    def fired(self, line: Line, count: int) -> None:
+        """Jobs fired: they leave RETRYING as far as there are such, else SCHEDULED."""
+        counts = self._queues[line.tenant, line.queue].counts
+        retries = min(count, max(counts[Status.RETRYING], 0)) if counts[Status.SCHEDULED] < count else 0
+        counts[Status.RETRYING] -= retries
+        counts[Status.SCHEDULED] -= count - retries
+        counts[Status.QUEUED] += count
+
     def revived(self, line: Line, count: int = 1) -> None:
         """Dead jobs are waiting again."""
         self._waiting[line.tenant] += count

@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from tocsin.model.job import Definition, JobState, Line
 from tocsin.wire import Outcome, Status
 
-FIRE, WATCH = "fire", "watch"
+FIRE: Final = "fire"
+WATCH: Final = "watch"
 TimerKind = Literal["fire", "watch"]
 # (bucket, lane, tenant, time, job, version): the order of reading. The order among tenants is the adapter's own, but
 # `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
@@ -78,7 +79,7 @@ class Created:
 
 
 class Due(NamedTuple):
-    """"Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
+    """ "Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
 
     due_at: int
     job_id: str

@@ -1,0 +1,188 @@
+"""Claim: a worker asks for jobs and holds them under leases.
+
+Pop -> claim -> settle. A pop moves jobs out of their lines into the request's hand for ten seconds, the claim write makes them
+RUNNING with attempt+1, then they leave the hand. A crash in between puts them back into their lines (not yet claimed) or lets the
+lease end (claimed). A repeat of the request within a minute gets the same jobs.
+
+A claim with nothing to give waits, up to `wait_s`, until a push, a resume or a freed slot says that it may look again; it looks
+once a second in any case, because a hint may be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tocsin import telemetry, wire
+from tocsin.clock import Clock, Entropy, rfc3339
+from tocsin.errors import ServerUnavailable
+from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
+from tocsin.flow.tally import Tally
+from tocsin.flow.tokens import Lease, LeaseTokens
+from tocsin.model.job import Line, Status, idempotency_key
+from tocsin.model.signing import body_of, signature_headers
+from tocsin.near.port import NearTier, Pop
+from tocsin.store.port import Claimed, JobStore, SettingsStore
+
+ACTIVE_SIGNING_KEYS = 2
+KEYS_FRESH_S = 5.0
+
+
+class Claimer:
+    """Hands out jobs."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        near: NearTier,
+        queues: QueueBook,
+        tokens: LeaseTokens,
+        signing: SigningKeys,
+        tally: Tally,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._store, self._near, self._queues = store, near, queues
+        self._tokens, self._signing, self._tally = tokens, signing, tally
+        self._clock, self._entropy = clock, entropy
+
+    async def claim(self, tenant: str, queue: str, request: wire.ClaimRequest) -> list[wire.ClaimedJob]:
+        """Up to `request.max` task jobs of a queue; empty when there are none within `request.wait_s`."""
+        wish = Pop(
+            request_id=self._request_id(f"{tenant}/{queue}", request),
+            tenant=tenant,
+            queue=queue,
+            handlers=None if request.handlers is None else tuple(request.handlers),
+            most=request.max,
+            now_ms=self._clock.now_ms(),
+        )
+        lease_ms = await self._lease_ms(tenant, queue, request)
+        claimed = await self._wait(wish, request, lease_ms)
+        return [self._shown(job) for job in claimed]
+
+    async def claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:
+        """Up to `request.max` callbacks of all tenants, in fair order, with their signatures."""
+        wish = Pop(
+            request_id=self._request_id("", request),
+            tenant=None,
+            queue=None,
+            handlers=None,
+            most=request.max,
+            now_ms=self._clock.now_ms(),
+        )
+        lease_ms = DEFAULT_LEASE_MS if request.lease_s is None else round(request.lease_s * 1000)
+        claimed = await self._wait(wish, request, lease_ms)
+        secrets = {tenant: await self._signing.active(tenant) for tenant in {job.line.tenant for job in claimed}}
+        now_s = self._clock.now_ms() // 1000
+        return [self._shown_callback(job, secrets[job.line.tenant], now_s) for job in claimed]
+
+    async def _wait(self, wish: Pop, request: wire.ClaimRequest, lease_ms: int) -> list[Claimed]:
+        until = self._clock.elapsed_s() + request.wait_s
+        while True:
+            # Shielded: a client that hangs up must not leave a claim whose lease nobody watches.
+            got, look_again = await asyncio.shield(self._take(wish, request.worker, lease_ms))
+            if got:
+                return got
+            if look_again:
+                continue
+            left_s = until - self._clock.elapsed_s()
+            if left_s <= 0:
+                return []
+            await self._near.wait_ready(wish, left_s)
+            wish = replace(wish, now_ms=self._clock.now_ms())
+
+    async def _take(self, wish: Pop, worker: str, lease_ms: int) -> tuple[list[Claimed], bool]:
+        popped = await self._near.pop(wish)
+        if popped.ask:
+            for tenant, queue in popped.ask:
+                await self._queues.open_gate(tenant, queue)
+            return [], True
+        if popped.repeated:
+            return [job for job in await self._store.reclaim(popped.attempts, worker) if job is not None], False
+        if not popped.dues:
+            return [], False
+        try:
+            answers = await self._store.claim([due.job_id for due in popped.dues], worker, lease_ms)
+        except ServerUnavailable:
+            await self._near.unpop(wish.request_id)
+            raise
+        got = [job for job in answers if job is not None]
+        await self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got])
+        await self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got])
+        self._count(got)
+        return got, not got
+
+    def _count(self, got: Sequence[Claimed]) -> None:
+        now = self._clock.now_ms()
+        late: dict[Line, list[float]] = defaultdict(list)
+        for job in got:
+            late[job.line].append((now - job.due_at) / 1000)
+        for line, values in late.items():
+            self._tally.started(line, values)
+            self._tally.moved(line, Status.QUEUED, Status.RUNNING, len(values))
+        telemetry.CLAIMED.inc(len(got))
+
+    async def _lease_ms(self, tenant: str, queue: str, request: wire.ClaimRequest) -> int:
+        if request.lease_s is not None:
+            return round(request.lease_s * 1000)
+        return (await self._queues.get(tenant, queue)).lease_ms or DEFAULT_LEASE_MS
+
+    def _request_id(self, scope: str, request: wire.ClaimRequest) -> str:
+        name = self._entropy.bytes(12).hex() if request.request_id is None else f"={request.request_id}"
+        return f"{scope}/{request.worker}/{name}"
+
+    def _shown(self, job: Claimed) -> wire.ClaimedJob:
+        made = job.definition
+        line = job.line
+        return wire.ClaimedJob(
+            job_id=job.job_id,
+            attempt=job.attempt,
+            tries=job.tries,
+            max_attempts=made.retry.max_attempts,
+            lease_token=self._tokens.make(Lease(line.tenant, line.queue, job.job_id, job.attempt)),
+            lease_until=rfc3339(job.lease_until),
+            lease_s=job.lease_ms / 1000,
+            idempotency_key=idempotency_key(job.job_id, made.key_at),
+            handler=line.handler or None,
+            payload=made.payload,
+            timeout_s=made.target.timeout_s,
+            run_at=rfc3339(made.run_at),
+            fire_at=rfc3339(job.fire_at),
+            queue=line.queue,
+            name=made.name,
+            tags=made.tags,
+            schedule_id=made.schedule_id,
+            progress=wire.raw(job.progress),
+            traceparent=made.traceparent,
+        )
+
+    def _shown_callback(self, job: Claimed, secrets: Sequence[str], now_s: int) -> wire.ExecutorJob:
+        target = job.definition.target
+        assert isinstance(target, wire.HttpTarget), "only callbacks stand in lines without a handler"
+        plain = self._shown(job)
+        body = body_of(target.method, bytes(job.definition.payload))
+        return wire.ExecutorJob(
+            **{name: getattr(plain, name) for name in plain.__struct_fields__},
+            tenant=job.line.tenant,
+            target=target,
+            signature_headers=signature_headers(secrets, plain.idempotency_key, now_s, body),
+        )
+
+
+class SigningKeys:
+    """The active signing secrets of tenants, cached for at most five seconds."""
+
+    def __init__(self, settings: SettingsStore, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    async def active(self, tenant: str) -> tuple[str, ...]:
+        """The newest two."""
+        now = self._clock.elapsed_s()
+        cached = self._cache.get(tenant)
+        if cached is None or now - cached[0] >= KEYS_FRESH_S:
+            rows = await self._settings.signing_keys(tenant)
+            cached = self._cache[tenant] = (now, tuple(row.secret for row in rows[:ACTIVE_SIGNING_KEYS]))
+        return cached[1]

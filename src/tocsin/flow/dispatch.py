@@ -1,0 +1,104 @@
+"""Dispatch: what is due fires. Takes members whose time has come, writes QUEUED, pushes them into their lines.
+
+One bounded pass: take (fair between tenants, precise before flexible) -> fire -> push -> drop. The fire write answers for each
+member: won, already QUEUED at this version, or void; the first two are pushed, then all leave the near tier. A crash after the
+write: the next dispatcher sees "already" and pushes. A crash after the push: pushed again, which changes nothing.
+
+Two dispatchers that hold the same member are harmless: one write wins, both push the same job, the line holds it once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tocsin import telemetry
+from tocsin.clock import Clock
+from tocsin.errors import ServerUnavailable
+from tocsin.flow.park import Parker
+from tocsin.flow.tally import LANE_NAME, Tally
+from tocsin.lease.port import Leases
+from tocsin.model.job import Line, Status
+from tocsin.near.port import NearTier
+from tocsin.store.port import Due, Fired, JobStore
+
+BUDGET = 1_000
+LONGEST_SLEEP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What one pass fired."""
+
+    taken: int = 0
+    pushed: int = 0
+    void: int = 0
+
+    @property
+    def more(self) -> bool:
+        return self.taken > 0
+
+
+class Dispatcher:
+    """Fires what is due in the partitions that this node owns."""
+
+    name = "dispatch"
+
+    def __init__(
+        self,
+        store: JobStore,
+        near: NearTier,
+        leases: Leases,
+        parker: Parker,
+        tally: Tally,
+        clock: Clock,
+        budget: int = BUDGET,
+    ) -> None:
+        self._store, self._near, self._leases, self._parker = store, near, leases, parker
+        self._tally, self._clock, self._budget = tally, clock, budget
+
+    async def step(self) -> Dispatched:
+        """Fire one batch. Raises ServerUnavailable after putting the batch back."""
+        dues = await self._near.take(self._leases.owned(), self._clock.now_ms(), self._budget)
+        if not dues:
+            return Dispatched()
+        try:
+            answers = await self._store.fire(dues)
+        except ServerUnavailable:
+            await self._near.restore(dues)
+            raise
+        ready = [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
+        await self._parker.push(ready)
+        await self._near.drop(dues)
+        self._count(dues, answers)
+        return Dispatched(len(dues), len(ready), len(dues) - len(ready))
+
+    async def next_at(self) -> int | None:
+        return await self._near.next_due(self._leases.owned())
+
+    async def rest(self, timeout_s: float) -> None:
+        await self._near.wait_due(min(timeout_s, LONGEST_SLEEP_S))
+
+    def _count(self, dues: list[Due], answers: list[Fired]) -> None:
+        now = self._clock.now_ms()
+        lines: Counter[tuple[Line, Fired]] = Counter()
+        late: dict[str, list[float]] = {"precise": [], "flexible": []}
+        for due, fired in zip(dues, answers, strict=True):
+            lines[due.line, fired] += 1
+            if fired is Fired.WON:
+                late[LANE_NAME[due.line.lane]].append((now - due.due_at) / 1000)
+        for lane, values in late.items():
+            telemetry.FIRE_LATENESS.observe(lane, values)
+        for (line, fired), count in lines.items():
+            match fired:
+                case Fired.WON:
+                    telemetry.FIRED.inc(count)
+                    # A first fire leaves SCHEDULED, a retry RETRYING; which one is not known here without a read.
+                    self._tally.fired(line, count)
+                case Fired.EXPIRED:
+                    telemetry.SKIPPED.inc(count)
+                    self._tally.moved(line, Status.SCHEDULED, Status.SKIPPED, count)
+                case Fired.VOID:
+                    telemetry.VOIDED.inc(count)
+                case Fired.ALREADY:
+                    pass

@@ -1,0 +1,100 @@
+"""Park: jobs whose line is full wait in the store, so that one tenant's pile never fills everybody's memory.
+
+`Parker.push` is how every stage puts jobs into lines: what is refused gets a park row and its line is marked, so that nothing
+overtakes what is parked. `Unparker` brings them back by score once the line is under half full. A park row stands for the job's
+timer: a crash before the row is written leaves the fire timer, whose recheck pushes (and parks) again; one after the push and
+before the row goes leads to a second push of the same job, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tocsin import telemetry
+from tocsin.clock import Clock
+from tocsin.lease.port import Leases
+from tocsin.model.job import Line
+from tocsin.near.port import NearTier
+from tocsin.service import Alarm
+from tocsin.store.port import Due, JobStore
+
+BATCH = 1_000
+EVERY_MS = 1_000
+
+
+class Parker:
+    """Pushes jobs into their lines, and parks what does not fit."""
+
+    def __init__(self, store: JobStore, near: NearTier) -> None:
+        self._store, self._near = store, near
+
+    async def push(self, dues: Sequence[Due]) -> list[Due]:
+        """Push; what was parked instead is answered (its park row stands for its timer)."""
+        if not dues:
+            return []
+        refused = await self._near.push(dues)
+        if refused:
+            await self._store.park(refused)
+            telemetry.PARKED.inc(len(refused))
+            for line in {due.line for due in refused}:
+                await self._near.set_parked(line, True)
+        return refused
+
+
+@dataclass(frozen=True, slots=True)
+class Unparked:
+    """What one pass brought back."""
+
+    pushed: int = 0
+
+    @property
+    def more(self) -> bool:
+        return self.pushed > 0
+
+
+class Unparker(Alarm):
+    """Refills lines from the park."""
+
+    name = "unpark"
+
+    def __init__(self, store: JobStore, near: NearTier, leases: Leases, clock: Clock) -> None:
+        super().__init__(clock)
+        self._store, self._near, self._leases, self._clock = store, near, leases, clock
+        self._next_at = 0
+
+    async def mark(self, partition: int) -> None:
+        """Tell the near tier which lines have parked jobs: at a start, and whenever it lost what it knew."""
+        for line in await self._store.parked_lines(partition):
+            await self._near.set_parked(line, True)
+
+    async def step(self) -> Unparked:
+        """One batch for each line that has room."""
+        self._next_at = self._clock.now_ms() + EVERY_MS
+        pushed = 0
+        for line in await self._near.lines_with_room():
+            pushed += await self._refill(line)
+        return Unparked(pushed)
+
+    async def next_at(self) -> int | None:
+        return self._next_at
+
+    async def _refill(self, line: Line) -> int:
+        first = await self._first(line)
+        if not first:
+            # Marked first and looked at again: a job may have been parked between the look and the mark.
+            await self._near.set_parked(line, False)
+            if await self._first(line):
+                await self._near.set_parked(line, True)
+            return 0
+        refused = set(await self._near.push(first, unpark=True))
+        back = [due for due in first if due not in refused]
+        await self._store.unpark(back)
+        telemetry.UNPARKED.inc(len(back))
+        return len(back)
+
+    async def _first(self, line: Line) -> list[Due]:
+        pages = [await self._store.parked(partition, line, BATCH) for partition in self._leases.owned()]
+        merged = heapq.merge(*pages, key=lambda parked: (parked.score, parked.due.job_id))
+        return [parked.due for parked, _ in zip(merged, range(BATCH), strict=False)]

@@ -1,0 +1,80 @@
+"""Recover: what a start, a new owner or the loss of the near tier rebuilds before anything else.
+
+Reads, never writes: fire timers from the floor to now and all watch timers, joined with their jobs. What waits for its time is
+offered, QUEUED is pushed, held jobs' leases are watched again; lines with parked jobs are marked. Loading ahead and rechecking
+then go on from here at their own pace. A crash in the middle: the next start reads again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tocsin.clock import Clock
+from tocsin.flow.load import Loader
+from tocsin.flow.park import Parker, Unparker
+from tocsin.flow.recheck import Rechecker, _sorted
+from tocsin.model.partition import bucket_of
+from tocsin.near.port import NearTier
+from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey, TimerKind
+from tocsin.telemetry import log
+
+PAGE = 2_000
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What was found."""
+
+    offered: int = 0
+    pushed: int = 0
+    held: int = 0
+
+
+class Recoverer:
+    """Rebuilds the near tier of a partition."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        near: NearTier,
+        parker: Parker,
+        unparker: Unparker,
+        loader: Loader,
+        rechecker: Rechecker,
+        clock: Clock,
+    ) -> None:
+        self._store, self._near, self._parker, self._unparker = store, near, parker, unparker
+        self._loader, self._rechecker, self._clock = loader, rechecker, clock
+
+    async def recover(self, partitions: tuple[int, ...]) -> Recovered:
+        """Take partitions over."""
+        found = Recovered()
+        floors = await self._store.floors()
+        now_bucket = bucket_of(self._clock.now_ms())
+        for partition in partitions:
+            floor = floors.get(partition, 0)
+            await self._unparker.mark(partition)
+            await self._read(partition, FIRE, 0, now_bucket, found)
+            await self._read(partition, WATCH, 0, FAR, found)
+            self._loader.begin(partition, now_bucket)
+            self._rechecker.begin(partition, floor)
+        log.info("recovered", partitions=len(partitions), offered=found.offered, pushed=found.pushed, held=found.held)
+        return found
+
+    async def _read(self, partition: int, kind: TimerKind, first: int, last: int, found: Recovered) -> None:
+        key: TimerKey | None = None
+        while True:
+            page = await self._store.read_timers(partition, kind, last, key, PAGE, first_bucket=first)
+            need = _sorted(page.timers)
+            refused = await self._near.offer(need.offer) if need.offer else []
+            await self._parker.push(need.push)
+            if need.leases:
+                await self._near.lease(need.leases)
+            found.offered += len(need.offer) - len(refused)
+            found.pushed += len(need.push)
+            found.held += len(need.leases)
+            key = page.next_key
+            if refused and key is not None:
+                key = max(key, (key[0], refused[-1].line.lane, refused[-1].line.tenant, FAR, "", 0))
+            if key is None:
+                return
