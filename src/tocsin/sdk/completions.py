@@ -167,7 +167,7 @@ class Completions:
             problem = result.error
             if problem is None:
                 forget(held)
-            elif problem.status in (429, 503):
+            elif problem.status == 429 or problem.status >= 500:
                 again.append((held, body))
             elif problem.status in (404, 409):
                 self._hand.lost(held, f"its report was refused: {problem.title}")
