@@ -21,7 +21,7 @@ from tocsin.model.fairness import DeficitRing
 from tocsin.model.partition import partition_of
 from tocsin.near.memory.dueset import NEVER, SLOT_SHIFT, DueSet
 from tocsin.near.port import Cut
-from tocsin.store.port import Due
+from tocsin.store.port import Due, TimerKey
 
 LANES = (0, 1)
 # A pass that died between take and drop gives its members back after one to two such spans.
@@ -205,7 +205,7 @@ class DueSets:
         found.sort(key=lambda cut: cut.from_time)
         return found
 
-    def move_cut(self, cut: Cut, from_time: int | None, after: tuple[object, ...] | None) -> None:
+    def move_cut(self, cut: Cut, from_time: int | None, after: TimerKey | None) -> None:
         """The loader has read on, unless the set was trimmed meanwhile."""
         chosen = self._sets[cut.lane].get(cut.tenant)
         end = chosen.cuts.get(cut.partition) if chosen is not None else None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 
-from tocsin.store.port import Due
+from tocsin.store.port import Due, TimerKey
 
 SLOT_SHIFT = 9  # slots of 512 ms
 NEVER = 1 << 62
@@ -26,7 +26,7 @@ class CutEnd:
 
     __slots__ = ("after", "job_id", "reading", "time", "token")
 
-    def __init__(self, time: int, job_id: str, after: tuple[object, ...] | None, token: int) -> None:
+    def __init__(self, time: int, job_id: str, after: TimerKey | None, token: int) -> None:
         self.time = time
         self.job_id = job_id
         self.after = after
@@ -161,7 +161,7 @@ class DueSet:
         elif end.reading:
             self.cuts[partition] = CutEnd(end.time, end.job_id, end.after, token)
 
-    def cut_behind(self, partition: int, time: int, after: tuple[object, ...] | None, token: int) -> None:
+    def cut_behind(self, partition: int, time: int, after: TimerKey | None, token: int) -> None:
         """The partition's members are all here up to and including `time`, but for those behind the store's key `after`."""
         self.cuts[partition] = CutEnd(time, _BEHIND_ALL_IDS, after, token)
 
