@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 
 
 @contextlib.contextmanager
-def served(make_app: Callable[[], object]) -> Iterator[str]:
+def served(make_app: Callable[[], Callable[..., Any]]) -> Iterator[str]:
     """The address of the application that `make_app` makes, inside its event loop."""
     ready, state = threading.Event(), {}
 

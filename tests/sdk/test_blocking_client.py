@@ -7,7 +7,10 @@ import gc
 import inspect
 import json
 import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -183,9 +186,23 @@ def test_a_fork_gets_a_thread_of_its_own():
 
 
 async def test_an_error_reaches_the_caller_with_its_type():
-    with tocsin.Client(transport=Scripted(tocsin.Refused(404, "not-found", "Not found", "no"))) as client:
-        with pytest.raises(tocsin.Refused):
-            await asyncio.to_thread(client.jobs.get, "job_1")
+    refusing = Scripted(tocsin.Refused(404, "not-found", "Not found", "no"))
+    with tocsin.Client(transport=refusing) as client, pytest.raises(tocsin.Refused):
+        await asyncio.to_thread(client.jobs.get, "job_1")
+
+
+def test_a_script_that_forgets_to_close_its_client_ends_quietly():
+    code = """
+import tocsin
+client = tocsin.Client("http://127.0.0.1:1", "t")
+try:
+    client.jobs.run_now("job_1")
+except tocsin.ServerUnavailable:
+    print("away")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "away\n", "")
 
 
 def test_both_clients_have_the_same_calls_with_the_same_arguments():

@@ -101,8 +101,10 @@ async def test_after_a_silent_connection_none_of_its_pool_is_used_again():
 
 
 async def test_no_server_at_all_is_said_with_its_address():
+    transport = HttpTransport("http://127.0.0.1:1", "t")
     with pytest.raises(tocsin.ServerUnavailable, match=r"http://127\.0\.0\.1:1"):
-        await HttpTransport("http://127.0.0.1:1", "t").request("GET", "/v1/me")
+        await transport.request("GET", "/v1/me")
+    await transport.close()
 
 
 @pytest.mark.parametrize("url", ["localhost:8321", "ftp://x", "http://", "http://u:p@x", "http://x/?a=b"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tocsin.sdk.held import Held, Stop, beat_timeout_s, hold
@@ -14,7 +16,7 @@ class Job:
         self.lease_s, self.timeout_s = lease_s, timeout_s
 
 
-def held(*, sent_at: float = 100.0, received_at: float = 100.0, **job: float) -> Held:  # type: ignore[type-arg]
+def held(*, sent_at: float = 100.0, received_at: float = 100.0, **job: float) -> Held[Any]:
     (one,) = hold([Job(**job)], sent_at=sent_at, received_at=received_at)  # type: ignore[type-var]
     return one
 
