@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from typing import Any
 
 import pytest
 
@@ -261,7 +262,8 @@ async def test_too_many_headers_are_not_read(endpoints, session, clock, head):
 
 
 async def test_an_ordinary_number_of_headers_is_read(endpoints, session, clock):
-    url = await endpoints.url(plain(200, **{f"X_{number}": "v" for number in range(MAX_HEADER_LINES - 10)}))
+    lines: dict[str, Any] = {f"X_{number}": "v" for number in range(MAX_HEADER_LINES - 10)}
+    url = await endpoints.url(plain(200, **lines))
     assert (await call(session, job(url), clock)).outcome == "succeeded"
 
 
