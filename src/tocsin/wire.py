@@ -65,8 +65,15 @@ Attempts = Annotated[int, Meta(ge=1, le=100)]
 Expiry = Annotated[float, Meta(gt=0, le=HORIZON_S)]
 LeaseSeconds = Annotated[float, Meta(ge=5, le=600)]
 
+_NULL = Raw(b"null")
+
 Method = Literal["POST", "PUT", "PATCH", "GET", "DELETE"]
 Priority = Literal["high", "normal", "low"]
+
+
+def _null() -> Raw:
+    # A default that is a Raw itself could not be shown in a JSON schema.
+    return _NULL
 
 
 class Status(StrEnum):
@@ -146,7 +153,7 @@ class JobCreate(Struct, forbid_unknown_fields=True, kw_only=True):
     delay_s: Delay | None = None
     timing: Timing | None = None
     priority: Priority | None = None
-    payload: Raw = Raw(b"null")
+    payload: Raw = field(default_factory=_null)
     retry: RetryPolicy | None = None
     expires_after_s: Expiry | None = None
     tags: Tags | None = None
@@ -227,7 +234,7 @@ class Attempt(Struct, kw_only=True):
     error: str | None
     lateness_s: float
     status_code: int | None = None
-    response: Raw = Raw(b"null")
+    response: Raw = field(default_factory=_null)
 
 
 class Page(Struct, kw_only=True):
@@ -366,7 +373,7 @@ class Completion(Struct, forbid_unknown_fields=True, kw_only=True):
 
     outcome: ReportedOutcome
     error: str | None = None
-    result: Raw = Raw(b"null")
+    result: Raw = field(default_factory=_null)
     retry_after_s: Annotated[float, Meta(ge=0)] | None = None
     status_code: Annotated[int, Meta(ge=100, le=999)] | None = None
     response: Response | None = None
@@ -578,4 +585,3 @@ def encode(value: object) -> bytes:
 
 
 _ENCODER = msgspec.json.Encoder()
-_NULL = Raw(b"null")

@@ -1,0 +1,466 @@
+"""The main job of Tocsin, done for real in under half a minute: `make demo`.
+
+A server with a data folder of its own, a worker and a receiver of callbacks are started on this machine, as separate
+processes as they would be anywhere. Then: a job at once, a delayed callback whose signature is checked, a handful of tasks, one
+that fails until it is a dead letter, is mended and redriven; at last the server is killed while jobs wait and started again on
+the same data. At the end stands what ran when and how late, and whether all of it was as it should be.
+
+Only the standard library and the installed package are used. The API is called as any program would call it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+QUEUE = "demo"
+WAITING = 200
+WORKER = """
+import json, os, time
+from pathlib import Path
+import tocsin
+
+folder = Path(os.environ["DEMO_FOLDER"])
+worker = tocsin.Worker("demo", concurrency=20)
+
+def note(ctx, payload):
+    line = json.dumps({"job": ctx.job.job_id, "attempt": ctx.attempt, "key": ctx.idempotency_key, "n": payload.get("n")})
+    with open(folder / "ran.jsonl", "a") as file:
+        file.write(line + chr(10))
+
+@worker.task("orders.confirm")
+async def confirm(payload, ctx):
+    note(ctx, payload)
+    return {"confirmed": payload.get("order")}
+
+@worker.task("invoices.render")
+def render(payload, ctx):
+    note(ctx, payload)
+    if not (folder / "fixed").exists():
+        raise RuntimeError("the template has a missing bracket")
+    return {"pages": 2}
+"""
+
+
+class Unexpected(Exception):
+    """Something that had to happen did not."""
+
+
+# --- the parts that are started ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """The embedded server as a process that can be killed and started again on the same data and port."""
+
+    folder: Path
+    token: str = field(default_factory=lambda: f"tcs_demo_{secrets.token_hex(16)}")
+    port: int = 0
+    secret: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> float:
+        """Start it and wait until it says that it is ready; how many seconds that took."""
+        began = time.monotonic()
+        self.port = self.port or free_port()
+        command = [sys.executable, "-m", "tocsin", "dev", "--port", str(self.port), "--data", str(self.folder / "data")]
+        with open(self.folder / "server.log", "a") as log:
+            self.process = subprocess.Popen(
+                [*command, "--token", self.token],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment(),
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        lines: list[str] = []
+        reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
+        reader.start()
+        wait_until(lambda: any("Ctrl-C" in line for line in lines) or self._ended(), "the server to be ready", 30)
+        if self._ended():
+            raise Unexpected(f"the server did not start: {tail(self.folder / 'server.log')}")
+        found = re.search(r"signing secret\s+(\S+)", "\n".join(lines))
+        self.secret = found[1] if found else ""
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """kill -9: no goodbye, no last write."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        end(self.process)
+
+    def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
+        """One request to the API; the answer's JSON. Raises Unexpected for any other than 2xx."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            sent = None if body is None else json.dumps(body).encode()
+            auth = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+            connection.request(method, path, sent, {**auth, **(headers or {})})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        except OSError as error:
+            raise Unexpected(f"{method} {path}: {error}; {tail(self.folder / 'server.log')}") from error
+        finally:
+            connection.close()
+        if not 200 <= answer.status < 300:
+            raise Unexpected(f"{method} {path} answered {answer.status}: {text}")
+        return json.loads(text) if text else None
+
+    def _ended(self) -> bool:
+        return self.process is not None and self.process.poll() is not None
+
+    @staticmethod
+    def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+
+
+class Receiver:
+    """An HTTP endpoint as a team would write it: it checks the signature (Standard Webhooks) and answers 204."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.secret = ""
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                signed = receiver.signature_is_good(self.headers, body)
+                receiver.calls.append(
+                    {
+                        "at": time.time(),
+                        "body": json.loads(body),
+                        "signed": signed,
+                        "key": self.headers["Idempotency-Key"],
+                    }
+                )
+                self.send_response(204 if signed else 401)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/reminders"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def signature_is_good(self, headers: Any, body: bytes) -> bool:
+        """Whether one of the signatures is ours, over ID, time and body, and the time is not long ago."""
+        key = base64.b64decode(self.secret.removeprefix("whsec_"))
+        signed = f"{headers['Webhook-Id']}.{headers['Webhook-Timestamp']}.".encode() + body
+        expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        fresh = abs(time.time() - int(headers["Webhook-Timestamp"])) < 300
+        return fresh and any(hmac.compare_digest(expected, each) for each in headers["Webhook-Signature"].split())
+
+
+@contextmanager
+def worker(server: Server, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python worker in a process of its own."""
+    (folder / "demo_worker.py").write_text(WORKER)
+    env = environment(TOCSIN_URL=f"http://127.0.0.1:{server.port}", TOCSIN_TOKEN=server.token, DEMO_FOLDER=str(folder))
+    with open(folder / "worker.log", "a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tocsin", "worker", "demo_worker:worker"],
+            stdout=log,
+            stderr=log,
+            env=env,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+# --- the story --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Story:
+    """What is done, and what was expected and did or did not come about."""
+
+    server: Server
+    receiver: Receiver
+    folder: Path
+    began: float = field(default_factory=time.monotonic)
+    missing: list[str] = field(default_factory=list)
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        """A line of progress."""
+        print(f"{time.monotonic() - self.began:5.1f} s  {text}", flush=True)
+
+    def expect(self, held: bool, what: str) -> None:
+        """Note an expectation."""
+        self.say(f"       {'ok ' if held else 'NOT'} {what}")
+        if not held:
+            self.missing.append(what)
+
+    def create(self, what: str, **fields: Any) -> str:
+        """Create a job and keep it for the table."""
+        job = self.server.call("POST", "/v1/jobs", {"queue": QUEUE, "name": what, **fields})
+        return str(job["job_id"])
+
+    def status(self, job_id: str) -> str:
+        """A job's status."""
+        return str(self.server.call("GET", f"/v1/jobs/{job_id}")["status"])
+
+    def reach(self, job_id: str, status: str, within_s: float) -> bool:
+        """Wait for a status; whether it came."""
+        try:
+            wait_until(lambda: self.status(job_id) == status, f"{job_id} to be {status}", within_s)
+        except Unexpected:
+            return False
+        return True
+
+    def tell(self, job_id: str) -> None:
+        """Put a job's attempts into the table."""
+        job = self.server.call("GET", f"/v1/jobs/{job_id}")
+        for attempt in self.server.call("GET", f"/v1/jobs/{job_id}/attempts")["items"]:
+            late_ms = attempt["lateness_s"] * 1000
+            claimed = moment(attempt["claimed_at"])
+            due = claimed - timedelta(seconds=attempt["lateness_s"])
+            self.rows.append(
+                (
+                    job["name"],
+                    str(attempt["attempt"]),
+                    clock(due),
+                    clock(claimed),
+                    f"{late_ms:,.0f} ms",
+                    str(attempt["outcome"]),
+                )
+            )
+
+    def ran(self) -> list[dict[str, Any]]:
+        """What the worker noted."""
+        path = self.folder / "ran.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def jobs_on_time(story: Story) -> None:
+    """One at once, one later as a callback, and a handful on the worker."""
+    story.say("A job at once, five more in a second, and a callback in three")
+    now = story.create("an order, at once", target=task("orders.confirm"), payload={"order": 8842})
+    later = [
+        story.create(f"order {n}, in 1 s", delay_s=1, target=task("orders.confirm"), payload={"order": n})
+        for n in range(5)
+    ]
+    callback = story.create(
+        "a reminder, in 3 s",
+        delay_s=3,
+        target={"type": "http", "url": story.receiver.url},
+        payload={"invoice_id": "inv_8842", "text": "Grüße"},
+    )
+    story.expect(story.reach(now, "SUCCEEDED", 5), "the job due at once ran on the worker")
+    story.expect(all(story.reach(job, "SUCCEEDED", 5) for job in later), "the five jobs ran on the worker")
+    story.expect(story.status(callback) == "SCHEDULED", "the callback still waits for its time")
+    story.expect(story.reach(callback, "SUCCEEDED", 10), "the callback was made and answered")
+    calls = story.receiver.calls
+    story.expect(len(calls) == 1 and calls[0]["signed"], "it came once, with a signature that holds")
+    story.expect(bool(calls) and calls[0]["body"]["text"] == "Grüße", "its payload is what was handed over")
+    for job in (now, later[0], callback):
+        story.tell(job)
+
+
+def fails_and_is_mended(story: Story) -> None:
+    """Three tries with backoff, a dead letter, the fix, the redrive."""
+    story.say("A job whose handler has a fault: three tries, half a second apart at most")
+    job = story.create(
+        "an invoice with a fault",
+        target=task("invoices.render"),
+        payload={"invoice": 17},
+        retry={"max_attempts": 3, "initial_backoff_s": 0.5, "max_backoff_s": 1},
+    )
+    story.expect(story.reach(job, "DEAD", 15), "after three tries it is a dead letter")
+    dead = story.server.call("GET", f"/v1/queues/{QUEUE}/dead-letters")["items"]
+    story.expect([each["job_id"] for each in dead] == [job], "the queue lists it")
+    story.expect("missing bracket" in str(dead and dead[0]["last_error"]), "with the error that the handler raised")
+    story.say("The fault is mended, the dead letter is redriven")
+    (story.folder / "fixed").touch()
+    answer = story.server.call("POST", f"/v1/queues/{QUEUE}/dead-letters:redrive", {"job_ids": [job]})
+    story.expect(answer["redriven"] == 1, "one job is redriven")
+    story.expect(story.reach(job, "SUCCEEDED", 10), "and succeeds")
+    runs = [each for each in story.ran() if each["job"] == job]
+    story.expect([each["attempt"] for each in runs] == [1, 2, 3, 4], "attempts counted on: 1, 2, 3, 4")
+    story.expect(len({each["key"] for each in runs}) == 1, "under one idempotency key")
+    story.tell(job)
+
+
+def survives_a_kill(story: Story) -> None:
+    """kill -9 while jobs wait; some fall due while nobody is there."""
+    server = story.server
+    down_at = datetime.now(UTC) + timedelta(seconds=1)
+    story.say(f"{WAITING} jobs, due from one to four seconds from now; then the server is killed (kill -9)")
+    jobs = [
+        {
+            "queue": QUEUE,
+            "target": task("orders.confirm"),
+            "payload": {"n": n},
+            "run_at": (down_at + timedelta(seconds=0.2 + 3 * n / WAITING)).isoformat(),
+        }
+        for n in range(WAITING)
+    ]
+    results = server.call("POST", "/v1/jobs:batch", {"jobs": jobs})["results"]
+    accepted = {each["job_id"] for each in results if "job_id" in each}
+    story.expect(len(accepted) == WAITING, f"all {WAITING} were accepted")
+    server.kill()
+    story.say("The server is dead")
+    took_s = server.start()
+    story.say(f"The server is back on the same data and port after {took_s:.1f} s")
+    waited = "all jobs to have run"
+    try:
+        wait_until(lambda: len({each["job"] for each in story.ran()} & accepted) == WAITING, waited, 30)
+        wait_until(lambda: unfinished(server) == 0, "all jobs to be finished", 30)
+    except Unexpected:
+        pass
+    counts = Counter(each["job"] for each in story.ran() if each["job"] in accepted)
+    story.expect(len(counts) == WAITING, f"none was lost: {len(counts)} of {WAITING} ran")
+    story.expect(all(count == 1 for count in counts.values()), "none ran twice")
+    statuses = Counter(story.status(job) for job in list(accepted)[:20])
+    story.expect(statuses == {"SUCCEEDED": 20}, "those looked at are SUCCEEDED")
+    lates = sorted(lateness(server, job) for job in accepted)
+    story.rows.append(
+        (f"{WAITING} jobs over a kill", "1", "", "", f"{lates[WAITING // 2] * 1000:,.0f} ms", "median lateness")
+    )
+    story.rows.append(("", "", "", "", f"{lates[-1] * 1000:,.0f} ms", "latest: due while the server was down"))
+
+
+def task(handler: str) -> dict[str, str]:
+    """A target on the worker."""
+    return {"type": "task", "handler": handler}
+
+
+def unfinished(server: Server) -> int:
+    """How many jobs of the queue are neither finished nor dead."""
+    stats = server.call("GET", f"/v1/queues/{QUEUE}")["stats"]
+    return sum(stats[name] for name in ("scheduled", "ready", "running", "retrying"))
+
+
+def lateness(server: Server, job_id: str) -> float:
+    """How late a job's first attempt was."""
+    return float(server.call("GET", f"/v1/jobs/{job_id}/attempts")["items"][0]["lateness_s"])
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Tell the story; 0 if all was as it should be."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tocsin-demo-")))
+        server, receiver = Server(folder), Receiver()
+        story = Story(server, receiver, folder)
+        stack.callback(receiver.server.shutdown)
+        stack.callback(server.stop)
+        try:
+            took_s = server.start()
+            receiver.secret = server.secret
+            story.say(f"The server is up on port {server.port} after {took_s:.1f} s, with a data folder of its own")
+            stack.enter_context(worker(server, folder))
+            # A short lease, so that even a job that was being handed over when the server died is soon tried again.
+            server.call("PUT", f"/v1/queues/{QUEUE}", {"lease_s": 5})
+            for part in (jobs_on_time, fails_and_is_mended, survives_a_kill):
+                part(story)
+        except Unexpected as error:
+            story.missing.append(str(error))
+            print(tail(folder / "worker.log"), file=sys.stderr)
+        table(story.rows)
+        if story.missing:
+            print(f"\nNot as it should be ({len(story.missing)}):", *story.missing, sep="\n  - ")
+            return 1
+        print(f"\nAll as it should be, in {time.monotonic() - story.began:.0f} s.")
+        return 0
+
+
+def table(rows: list[tuple[str, ...]]) -> None:
+    """What ran when, and how late."""
+    head = ("job", "attempt", "due", "started", "late", "outcome")
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    print()
+    for row in [head, tuple("-" * width for width in widths), *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without settings of another server."""
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}, **more}
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until(held: Callable[[], bool], what: str, within_s: float) -> None:
+    """Wait for something, at most so long."""
+    until = time.monotonic() + within_s
+    while not held():
+        if time.monotonic() > until:
+            raise Unexpected(f"waited {within_s:g} s in vain for {what}")
+        time.sleep(0.05)
+
+
+def end(process: subprocess.Popen[Any] | None) -> None:
+    """Ask a process to end; make it, if it does not."""
+    if process is None or process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def tail(path: Path) -> str:
+    """The last lines of a log."""
+    lines = path.read_text(errors="replace").splitlines()[-8:] if path.exists() else []
+    return "\n".join(lines) or "(nothing in the log)"
+
+
+def moment(text: str) -> datetime:
+    """An instant of the API."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def clock(at: datetime) -> str:
+    """An instant as a table shows it: local time with milliseconds."""
+    return at.astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

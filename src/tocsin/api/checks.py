@@ -1,0 +1,123 @@
+"""What a job's definition or a worker's report can be refused for by itself: pure, and the same for create, batch and patch.
+
+What needs the queue's defaults, the time or the state of a job is judged in the flow.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from tocsin.api.problems import Fault, invalid, too_large
+from tocsin.api.reading import require_flat
+from tocsin.model.urls import errors_of
+from tocsin.wire import (
+    MAX_PAYLOAD_BYTES,
+    MAX_PROGRESS_BYTES,
+    MAX_RESPONSE_BYTES,
+    MAX_RESULT_BYTES,
+    Completion,
+    HttpTarget,
+    JobCreate,
+    JobPatch,
+    RetryPolicy,
+    Timing,
+)
+
+if TYPE_CHECKING:
+    from msgspec import Raw
+
+_KEY = re.compile(rb"[\x20-\x7e]{1,255}")
+# https://www.w3.org/TR/trace-context/#traceparent-header; what has not its form is as good as absent.
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-[!-~]{0,200})?")
+
+
+def check_job(job: JobCreate) -> None:
+    """Raise Refused (413, 422) unless a new job is right as far as it alone can tell."""
+    if job.payload is not None:
+        require_flat(job.payload, "/payload", MAX_PAYLOAD_BYTES)
+    faults: list[Fault] = []
+    if job.run_at is not None and job.delay_s is not None:
+        faults.append(("/delay_s", "cannot be given together with run_at"))
+    if job.timing is not None:
+        faults += _timing_faults(job.timing)
+    if job.retry is not None:
+        faults += retry_faults(job.retry)
+    if isinstance(job.target, HttpTarget):
+        faults += errors_of(job.target)
+    if faults:
+        raise invalid(faults)
+
+
+def check_patch(patch: JobPatch) -> None:
+    """Raise Refused (413, 422) unless a change is right as far as it alone can tell."""
+    if all(getattr(patch, name) is UNSET for name in patch.__struct_fields__):
+        raise invalid([("", "must change something; the body is empty")])
+    if patch.payload is not UNSET:
+        require_flat(patch.payload, "/payload", MAX_PAYLOAD_BYTES)
+    faults: list[Fault] = []
+    if patch.run_at not in (UNSET, None) and patch.delay_s not in (UNSET, None):
+        faults.append(("/delay_s", "cannot be given together with run_at"))
+    if isinstance(patch.timing, Timing):
+        faults += _timing_faults(patch.timing)
+    if isinstance(patch.retry, RetryPolicy):
+        faults += retry_faults(patch.retry)
+    if isinstance(patch.target, HttpTarget):
+        faults += errors_of(patch.target)
+    if faults:
+        raise invalid(faults)
+
+
+def retry_faults(retry: RetryPolicy, pointer: str = "/retry") -> list[Fault]:
+    """What two fields of a policy that are both given cannot be together; the flow judges them with the defaults."""
+    first, most = retry.initial_backoff_s, retry.max_backoff_s
+    if first is not UNSET and most is not UNSET and first > most:
+        return [(f"{pointer}/initial_backoff_s", f"must be at most max_backoff_s ({most:g})")]
+    return []
+
+
+def _timing_faults(timing: Timing) -> list[Fault]:
+    if timing.class_ == "flexible":
+        return [] if timing.window_s is not None else [("/timing/window_s", "is required with flexible")]
+    return [] if timing.window_s is None else [("/timing/window_s", "belongs to flexible, not to precise")]
+
+
+def check_progress(progress: Raw) -> None:
+    """Raise Refused (413, 422) for progress that cannot be kept."""
+    require_flat(progress, "/progress", MAX_PROGRESS_BYTES)
+
+
+def check_completion(done: Completion, *, executor: bool) -> None:
+    """Raise Refused (413, 422) for a report that cannot be kept; the attempt stays open."""
+    require_flat(done.result, "/result", MAX_RESULT_BYTES)
+    if done.status_code is None and done.response is None:
+        return
+    if not executor:
+        names = [name for name in ("status_code", "response") if getattr(done, name) is not None]
+        raise invalid([(f"/{name}", "can be reported with the scope `executor` only") for name in names])
+    if done.response is not None and len(done.response.body.encode()) > MAX_RESPONSE_BYTES:
+        raise too_large(f"the body of a response is kept to at most {MAX_RESPONSE_BYTES} bytes", "/response/body")
+
+
+def client_key(header: bytes | None) -> str | None:
+    """The client's idempotency key. Raises Refused (422)."""
+    if header is None:
+        return None
+    if _KEY.fullmatch(header) is None:
+        raise invalid([("/headers/Idempotency-Key", "must have 1-255 printable ASCII characters")])
+    return header.decode("ascii")
+
+
+def expected_version(header: bytes | None) -> int | None:
+    """The version that `If-Match` names; -1 for what can be no version, which no job has. None: any will do."""
+    if header is None or header.strip() == b"*":
+        return None
+    found = re.fullmatch(rb'"?([0-9]{1,15})"?', header.strip())
+    return int(found[1]) if found else -1
+
+
+def traceparent(header: bytes | None) -> str | None:
+    """The caller's trace, to be passed on with the job; None where the header has not the form of one."""
+    return header.decode("ascii") if header is not None and _TRACEPARENT.fullmatch(header) else None
