@@ -18,7 +18,7 @@ from tocsin.sdk.http import HttpTransport
 
 LOOPBACK = Guard(parse_allowances("127.0.0.0/8:*"))
 # What a host may have in flight at first, with the concurrency of these tests.
-CONCURRENCY, SHARE = 400, 50
+CONCURRENCY, SHARE = 400, 100
 numbers = itertools.count()
 
 
