@@ -30,7 +30,7 @@ def job(url: str, *, payload: bytes = b'{"a": 1}', **changes) -> ExecutorJob:
         "idempotency_key": "job_1@2026-12-05T03:34:12Z",
         "handler": None,
         "payload": msgspec.Raw(payload),
-        "timeout_s": 30.0,
+        "timeout_s": target.get("timeout_s", 30.0),
         "run_at": "2026-12-05T03:34:12Z",
         "fire_at": "2026-12-05T03:34:12Z",
         "queue": "reminders",

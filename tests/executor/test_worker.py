@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import itertools
 import socket
+from typing import Any
 
 import pytest
 import uvicorn
 
 from tests.executor.conftest import job, plain
 from tests.executor.server import Server
-from tocsin.clock import SystemClock
+from tocsin.clock import ManualClock
 from tocsin.executor.guard import Guard, parse_allowances
 from tocsin.executor.worker import Executor
 from tocsin.sdk.asgi import AsgiTransport
@@ -33,10 +34,10 @@ def server():
 
 
 @contextlib.asynccontextmanager
-async def executing(server, **settings):
-    settings = {"concurrency": CONCURRENCY, "prefetch": 100, "grace_s": 0.1} | settings
+async def executing(server, **settings: Any):
+    usual: dict[str, Any] = {"concurrency": CONCURRENCY, "prefetch": 100, "grace_s": 0.1}
     transport = settings.pop("transport", None) or AsgiTransport(server)
-    executor = Executor(transport, settings.pop("guard", LOOPBACK), clock=SystemClock(), **settings)
+    executor = Executor(transport, settings.pop("guard", LOOPBACK), **(usual | settings))
     serving = asyncio.create_task(executor.serve())
     try:
         yield executor
@@ -163,15 +164,27 @@ async def test_a_host_that_hangs_gets_its_share_and_the_rest_goes_back_unharmed(
 
 
 async def test_a_wait_for_a_place_is_not_part_of_the_timeout(server, endpoints):
-    async def slowly(reader, writer, request):
-        await asyncio.sleep(0.15)
+    full, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(reader, writer, request):
+        if len(endpoints.requests) == SHARE:
+            full.set()
+        await go_on.wait()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    url = await endpoints.url(slowly)
-    async with executing(server):
-        # The last ones wait for two rounds before theirs: three are longer than the timeout.
-        server.offer(*(to("a", url, timeout_s=0.4) for _ in range(4 * SHARE)))
-        await server.reported(4 * SHARE)
+    clock = ManualClock()
+    url = await endpoints.url(held)
+    async with executing(server, clock=clock) as executor:
+        server.offer(*(to("first", url) for _ in range(SHARE)))
+        await full.wait()
+        server.offer(*(to("waiting", url, timeout_s=1.5) for _ in range(10)))
+        await server.until(lambda: executor.tally.claimed == SHARE + 10)
+        for _ in range(18):
+            clock.advance(0.1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        go_on.set()
+        await server.reported(SHARE + 10)
     assert set(server.outcomes()) == {"succeeded"}
 
 
