@@ -260,15 +260,20 @@ def token_row(text: str, tenant: str, name: str, scopes: tuple[str, ...], now_ms
 
 async def embedded_executor(process: Process) -> Executor:
     """An executor in this process: it calls the API without a socket and holds nothing but a token of its own."""
-    text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
-    now = process.clock.now_ms()
-    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
     return Executor(
-        AsgiTransport(process.app, text),
+        AsgiTransport(process.app, await executor_token(process)),
         Guard(parse_allowances(process.settings.callback_allow)),
         concurrency=process.settings.executor_concurrency,
         entropy=process.entropy,
     )
+
+
+async def executor_token(process: Process) -> str:
+    """A fresh token for the executor in this process; the last start's is void."""
+    text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
+    now = process.clock.now_ms()
+    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    return text
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -296,7 +301,11 @@ def serve(
     telemetry.set_up_logs(settings.log_format, settings.log_level)
     # Batches make many short-lived objects and no cycles: let the collector look less often, and not at what a start made.
     gc.set_threshold(100_000, 50, 100)
-    main = _serve_executor(settings, on_ready) if settings.roles == {"executor"} else _serve(settings, clock, dev, on_ready)
+    main = (
+        _serve_executor(settings, on_ready)
+        if settings.roles == {"executor"}
+        else _serve(settings, clock, dev, on_ready)
+    )
     uvicorn_loop = uvicorn.Config(app="", loop="auto").get_loop_factory()
     with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
         runner.run(main)

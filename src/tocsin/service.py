@@ -11,7 +11,7 @@ which a stage wants to look to the next, so that a day passes in a second and in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from tocsin.clock import Clock, Entropy, ManualClock
@@ -140,6 +140,8 @@ class Conductor:
     def __init__(self, stages: Sequence[Stage], clock: ManualClock) -> None:
         self._stages, self._clock = stages, clock
         self._lock = asyncio.Lock()
+        # What else must come to rest before time moves on: a test's workers.
+        self.between: Callable[[], Awaitable[None]] | None = None
 
     async def settle(self) -> None:
         """Do everything that is due now."""
@@ -163,6 +165,12 @@ class Conductor:
             await self._settle()
 
     async def _settle(self) -> None:
+        await self._step_all()
+        if self.between is not None:
+            await self.between()
+            await self._step_all()
+
+    async def _step_all(self) -> None:
         busy = True
         while busy:
             busy = False

@@ -115,6 +115,11 @@ class Executor:
         return self._hand.tally
 
     @property
+    def holding(self) -> bool:
+        """Whether any callback is in hand."""
+        return len(self._hand) > 0
+
+    @property
     def connected(self) -> bool:
         """Whether the server answers its claims; for a readiness probe."""
         return self._session is not None and self._engine.connected

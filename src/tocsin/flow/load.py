@@ -94,13 +94,13 @@ class Loader(Alarm):
             cut.partition,
             bucket_of(cut.from_time),
             target,
-            None,
+            cut.after,
             self._page,
             lane=cut.lane,
             tenant=cut.tenant,
-            from_time=cut.from_time,
+            from_time=cut.from_time if cut.after is None else None,
         )
-        await self._near.move_cut(cut, None if page.next_key is None else page.next_key[3])
+        await self._near.move_cut(cut, None if page.next_key is None else page.next_key[3], page.next_key)
         if page.dues:
             await self._near.offer(page.dues)
         return len(page.dues)

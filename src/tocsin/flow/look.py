@@ -44,9 +44,7 @@ class Reader:
         """Jobs newest first."""
         return await self._store.list_jobs(wanted, after, limit)
 
-    async def dead(
-        self, tenant: str, queue: str, after: str | None, limit: int
-    ) -> tuple[list[JobState], str | None]:
+    async def dead(self, tenant: str, queue: str, after: str | None, limit: int) -> tuple[list[JobState], str | None]:
         """Dead letters of a queue, newest death first, and the key to go on from."""
         key = None
         if after is not None:

@@ -88,7 +88,7 @@ class Unparker(Alarm):
             if await self._first(line):
                 await self._near.set_parked(line, True)
             return 0
-        refused = set(await self._near.push(first, parked=True))
+        refused = set(await self._near.push(first, unpark=True))
         back = [due for due in first if due not in refused]
         await self._store.unpark(back)
         telemetry.UNPARKED.inc(len(back))

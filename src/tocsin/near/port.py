@@ -33,12 +33,18 @@ class QueueGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A due set that holds only its earliest members: read on from `from_time` (ms) when it has room."""
+    """Where a due set ends that holds only its earliest members: all of the partition, lane and tenant before it is held.
+
+    The loader reads on at `from_time` (ms, that instant included), or exactly behind `after`, the store's own key, where the
+    cut has one; then `move_cut`, then `offer`. `token` tells this cut from a later one of the same set.
+    """
 
     partition: int
     lane: int
     tenant: str
     from_time: int
+    after: tuple[object, ...] | None = None
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +94,12 @@ class NearTier(Protocol):
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
         """Up to `most` members whose time has come: the precise lane before the flexible one, tenants by deficit round robin
-        with weights, each tenant's earliest first. They stay until `drop` or `restore` and are not taken twice meanwhile."""
+        with weights, each tenant's earliest first. They stay until `drop` or `restore` and are not taken twice meanwhile,
+        unless neither comes within a minute or two: then the pass that took them has died and they are due again."""
         ...
 
     async def drop(self, dues: Sequence[Due]) -> None:
-        """Forget members that were taken (pushed, void or parked)."""
+        """Forget members that were taken (pushed, void or parked); a newer version of the job that came meanwhile stays."""
         ...
 
     async def restore(self, dues: Sequence[Due]) -> None:
@@ -108,11 +115,18 @@ class NearTier(Protocol):
         ...
 
     async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
-        """The cut sets that are under half full and can take more."""
+        """The cut sets that can take more (under half full, or holding nothing as early as their cut), the earliest first.
+
+        Until the answer (`move_cut`) such a set accepts offers behind its cut too, so that nothing written while the loader
+        reads falls between its page and the moved cut."""
         ...
 
-    async def move_cut(self, cut: Cut, from_time: int | None) -> None:
-        """The loader has read on: the set now ends at `from_time`; None: it holds all that there is."""
+    async def move_cut(self, cut: Cut, from_time: int | None, after: tuple[object, ...] | None = None) -> None:
+        """The loader has read on and offers the page next: the set now ends just behind `from_time` (the page's latest time,
+        that instant included), the next page begins behind `after` (the page's `next_key`). None: it holds all that there is.
+
+        Without effect if the set has been trimmed since `cuts` answered; then offers behind the new cut are refused and the
+        range is read again. A page of at most half a set's limit always makes progress, also within a single millisecond."""
         ...
 
     async def forget(self, partitions: Sequence[int]) -> None:
@@ -125,10 +139,10 @@ class NearTier(Protocol):
 
     # ready lines
 
-    async def push(self, dues: Sequence[Due], *, parked: bool = False) -> list[Due]:
+    async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
         """Put fired jobs into their lines, idempotent by job; answers those refused because a line or a tenant's lines are
-        full, or because the line has parked jobs (`set_parked`) and these do not come from there (`parked`). Wakes waiting
-        claims: one per job, the longest waiting first."""
+        full, or because the line has parked jobs (`set_parked`) and these are not the parked ones themselves (`unpark`).
+        Wakes waiting claims: one per job, the longest waiting first."""
         ...
 
     async def pop(self, wish: Pop) -> Popped:

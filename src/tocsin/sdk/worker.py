@@ -141,6 +141,11 @@ class Worker:
         return self._hand.tally
 
     @property
+    def holding(self) -> bool:
+        """Whether any attempt is in hand: waiting, running, or its report not accepted yet."""
+        return len(self._hand) > 0
+
+    @property
     def connected(self) -> bool:
         """Whether the server answers its claims; for a readiness probe."""
         return self._engine is not None and self._engine.connected

@@ -1,0 +1,48 @@
+"""`python -m benchmarks [CASE …]`: measure, print JSON, and keep it in `benchmarks/results/`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import burst, callbacks, creates, idle, machine, steady, waiting
+
+CASES: dict[str, tuple[str, Callable[[], dict[str, object]]]] = {
+    "burst": ("50,000 jobs due at one second, beside graphile-worker", burst.against_peer),
+    "burst-25k": ("25,000 jobs due at one second: p99 lateness", lambda: burst.alone(25_000)),
+    "creates": ("jobs accepted a second: batches, keyed batches, singles", creates.run),
+    "callbacks": ("HTTP callbacks a second, the executor in its own process", callbacks.run),
+    "idle": ("lateness of single jobs on an idle machine", idle.run),
+    "start-up": ("start with a million waiting jobs, and their memory", waiting.run),
+    "crowded": ("CPU per job of a burst beside a million waiting jobs", burst.with_waiting),
+    "steady": ("3,000 jobs a second for eight minutes: lateness and what grows", steady.run),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.epilog = "cases:\n" + "\n".join(f"  {name:10} {text}" for name, (text, _) in CASES.items())
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all of them, about 25 minutes")
+    chosen = parser.parse_args().cases or list(CASES)
+    if unknown := [name for name in chosen if name not in CASES]:
+        parser.error(f"no such case: {', '.join(unknown)}")
+    here = machine.describe(Path(tempfile.gettempdir()))
+    print(json.dumps({"machine": here}), flush=True)
+    folder = Path(__file__).parent / "results"
+    folder.mkdir(exist_ok=True)
+    for name in chosen:
+        print(f"… {name}: {CASES[name][0]}", file=sys.stderr, flush=True)
+        result = CASES[name][1]()
+        print(json.dumps(result), flush=True)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        (folder / f"{name}-{stamp}.json").write_text(json.dumps({"machine": here, "result": result}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

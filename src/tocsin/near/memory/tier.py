@@ -1,0 +1,159 @@
+"""The near-tier port over the structures in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.clock import Clock
+from tocsin.model.fairness import bounded_weight
+from tocsin.model.job import Line
+from tocsin.near.memory.due import DueSets
+from tocsin.near.memory.hands import Hands
+from tocsin.near.memory.leases import LeaseIndex
+from tocsin.near.memory.ready import ReadyLines
+from tocsin.near.memory.waiters import Waiters
+from tocsin.near.port import (
+    DUE_PER_TENANT_LANE,
+    IN_HAND_MS,
+    LINE_LIMIT,
+    REMEMBER_REQUEST_MS,
+    TENANT_LIMIT,
+    Cut,
+    NearFigures,
+    Pop,
+    Popped,
+    QueueGate,
+)
+from tocsin.store.port import Due
+
+LONGEST_WAIT_S = 1.0
+
+
+class MemoryNearTier:
+    """The near tier of one process that owns all `partitions`. The limits are settable for tests."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        partitions: int,
+        *,
+        due_limit: int = DUE_PER_TENANT_LANE,
+        line_limit: int = LINE_LIMIT,
+        tenant_limit: int = TENANT_LIMIT,
+    ) -> None:
+        self._clock = clock
+        self._weights: dict[str, float] = {}
+        self._due = DueSets(clock, partitions, self._weights, due_limit)
+        self._hands = Hands(IN_HAND_MS / 1000, REMEMBER_REQUEST_MS / 1000)
+        self._waiters = Waiters(clock)
+        self._ready = ReadyLines(
+            clock,
+            self._weights,
+            line_limit=line_limit,
+            tenant_limit=tenant_limit,
+            hands=self._hands,
+            waiters=self._waiters,
+        )
+        self._leases = LeaseIndex()
+        self._closed = False
+
+    # due sets
+
+    async def offer(self, dues: Sequence[Due]) -> list[Due]:
+        return self._due.offer(dues)
+
+    async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
+        return self._due.take(partitions, now_ms, most)
+
+    async def drop(self, dues: Sequence[Due]) -> None:
+        self._due.drop(dues)
+
+    async def restore(self, dues: Sequence[Due]) -> None:
+        self._due.restore(dues)
+
+    async def next_due(self, partitions: Sequence[int]) -> int | None:
+        return self._due.next_due(partitions)
+
+    async def wait_due(self, timeout_s: float) -> None:
+        earlier = self._due.earlier
+        if not self._closed:
+            await self._clock.wait(earlier, timeout_s)
+            if not self._closed:
+                earlier.clear()
+
+    async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
+        return self._due.cuts(partitions)
+
+    async def move_cut(self, cut: Cut, from_time: int | None, after: tuple[object, ...] | None = None) -> None:
+        self._due.move_cut(cut, from_time, after)
+
+    async def forget(self, partitions: Sequence[int]) -> None:
+        self._due.forget(partitions)
+
+    async def set_weight(self, tenant: str, weight: float) -> None:
+        if weight == 1.0:
+            self._weights.pop(tenant, None)
+        else:
+            self._weights[tenant] = bounded_weight(weight)
+
+    # ready lines
+
+    async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
+        return self._ready.push(dues, unpark=unpark)
+
+    async def pop(self, wish: Pop) -> Popped:
+        return self._ready.pop(wish)
+
+    async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
+        self._ready.settle(request_id, claimed)
+
+    async def unpop(self, request_id: str) -> None:
+        self._ready.unpop(request_id)
+
+    async def wait_ready(self, wish: Pop, timeout_s: float) -> None:
+        if timeout_s > 0:
+            await self._ready.wait(wish, min(timeout_s, LONGEST_WAIT_S))
+
+    async def remove(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            self._due.remove(job_id)
+            self._ready.remove(job_id)
+
+    async def configure(self, tenant: str, queue: str, gate: QueueGate) -> None:
+        self._ready.configure(tenant, queue, gate)
+
+    async def set_parked(self, line: Line, parked: bool) -> None:
+        self._ready.set_parked(line, parked)
+
+    async def lines_with_room(self) -> list[Line]:
+        return self._ready.lines_with_room()
+
+    # leases
+
+    async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
+        self._leases.put(leases)
+
+    async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:
+        self._leases.end(leases)
+
+    async def leases_over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
+        return self._leases.over(before_ms, most)
+
+    async def next_lease_end(self) -> int | None:
+        return self._leases.next_end()
+
+    # all
+
+    async def figures(self) -> NearFigures:
+        self._ready.return_overdue(self._clock.elapsed_s())
+        return NearFigures(
+            due=len(self._due), ready=len(self._ready), in_hand=len(self._hands), leases=len(self._leases)
+        )
+
+    async def ready_count(self, tenant: str, queue: str) -> tuple[int, int | None]:
+        return self._ready.count(tenant, queue)
+
+    async def close(self) -> None:
+        self._closed = True
+        self._waiters.close()
+        self._due.earlier.set()
