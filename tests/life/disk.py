@@ -8,6 +8,7 @@ there (`Crashed`) or let the store fail (`StoreUnavailable`); what was written b
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tocsin.model.job import JobState
@@ -108,3 +109,4 @@ class Disk:
     signing_keys: dict[str, SigningKeyRow] = field(default_factory=dict)
     queues: dict[tuple[str, str], QueueRow] = field(default_factory=dict)
     secrets: dict[str, bytes] = field(default_factory=dict)
+    watchers: list[Callable[[JobState | None, JobState], None]] = field(default_factory=list)

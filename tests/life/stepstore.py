@@ -407,10 +407,13 @@ class StepStore(StepReads):
     async def _write_job(self, job_id: str, decide: Decide) -> JobRow | None:
         """One conditional write of a job's row; `decide` sees the row as it is at the write, None: the condition failed."""
         await self._point("before jobs put")
-        after = decide(self._disk.jobs.get(job_id))
+        before = self._disk.jobs.get(job_id)
+        after = decide(before)
         if after is None:
             return None
         self._disk.jobs[job_id] = after
+        for tell in self._disk.watchers:
+            tell(None if before is None else before.job, after.job)
         await self._point("after jobs put")
         return after
 
