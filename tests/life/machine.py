@@ -8,7 +8,6 @@ the end time goes on with a worker that completes everything: what was accepted 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -20,8 +19,9 @@ from tests.life.invariant import Ledger, look
 from tests.life.world import World
 from tocsin import wire
 from tocsin.errors import Refused, ServerUnavailable, StoreUnavailable
-from tocsin.model.job import TERMINAL, idempotency_key
-from tocsin.store.port import FAR, NotYours
+from tocsin.flow.admit import Admitted
+from tocsin.model.job import TERMINAL
+from tocsin.store.port import NotYours
 from tocsin.wire import Status
 
 T = TypeVar("T")
@@ -32,6 +32,15 @@ TICKS_MS = (1, 40, 999, 1_000, 4_999, 13_000, 33_000, 61_000)
 JUMPS_S = (90, 400, 3_700, 86_400, 800_000)
 OUTCOMES = ("succeeded", "retryable_failure", "fatal_failure", "cancelled", "released")
 STEPS = ("dispatch", "load", "rescue", "unpark", "recheck", "archive", "pulse")
+# What happens to the one call of a rule: mostly nothing; the process dies or the store fails at its n-th point.
+LUCK = st.one_of(
+    st.just(("good", 0)),
+    st.just(("good", 0)),
+    st.tuples(st.just("crash"), st.integers(0, 24)),
+    st.tuples(st.just("fail once"), st.integers(0, 12)),
+    st.just(("fail", 0)),
+)
+Luck = tuple[str, int]
 
 
 class Life(RuleBasedStateMachine):
@@ -47,8 +56,6 @@ class Life(RuleBasedStateMachine):
         self.handed: dict[tuple[str, int], str] = {}
         self.requests: dict[str, list[tuple[str, int]]] = {}
         self.keys: dict[tuple[str, str], str] = {}
-        self.outage = False
-        self.crashes: dict[str, int] = defaultdict(int)
 
     def make_world(self, seed: int) -> World:
         """A world whose limits are small, so that cuts and parked jobs are common."""
@@ -59,6 +66,8 @@ class Life(RuleBasedStateMachine):
         self.world = self.make_world(seed)
         self.ledger = Ledger(self.world)
         self._run(self.world.start())
+        for tenant, delay_s in (("acme", 0), ("acme", 5), ("bolt", 0)):
+            self._got_made(self._run(self.world.try_create(tenant, delay_s=delay_s)))
 
     # clients
 
@@ -73,6 +82,7 @@ class Life(RuleBasedStateMachine):
         callback=st.sampled_from((False, False, True)),
         count=st.sampled_from((1, 1, 1, 2, 5)),
         key=st.sampled_from((None, None, None, "k1", "k2", "k3")),
+        luck=LUCK,
     )
     def create(
         self,
@@ -86,6 +96,7 @@ class Life(RuleBasedStateMachine):
         callback: bool,
         count: int,
         key: str | None,
+        luck: Luck = ("good", 0),
     ) -> None:
         target: dict[str, Any] = {"type": "task", "handler": "do", "timeout_s": timeout_s}
         if callback:
@@ -99,7 +110,10 @@ class Life(RuleBasedStateMachine):
         }
         if window_s is not None:
             fields["timing"] = {"class": "flexible", "window_s": window_s}
-        made = self._do(self.world.try_create(tenant, key=key, count=1 if key else count, **fields))
+        made = self._do(self.world.try_create(tenant, key=key, count=1 if key else count, **fields), luck)
+        self._got_made(made, (tenant, key) if key else None)
+
+    def _got_made(self, made: list[Admitted | Refused] | None, key: tuple[str, str] | None = None) -> None:
         for answer in made or ():
             if isinstance(answer, Refused):
                 assert key is not None, answer
@@ -107,15 +121,15 @@ class Life(RuleBasedStateMachine):
                 continue
             assert answer.replayed <= (key is not None)
             if key is not None:
-                bound = self.keys.get((tenant, key))
+                bound = self.keys.get(key)
                 assert bound in (None, answer.job_id) or not answer.replayed, "a key must stand for one job"
-                self.keys[tenant, key] = answer.job_id
+                self.keys[key] = answer.job_id
             if answer.job_id not in self.accepted:
                 self.accepted.append(answer.job_id)
 
     @precondition(lambda self: self.accepted)
-    @rule(data=st.data(), what=st.sampled_from(("time", "time", "payload", "priority", "target", "nothing")))
-    def patch(self, data: st.DataObject, what: str) -> None:
+    @rule(data=st.data(), what=st.sampled_from(("time", "time", "payload", "priority", "target", "nothing")), luck=LUCK)
+    def patch(self, data: st.DataObject, what: str, luck: Luck) -> None:
         job_id = self._pick(data)
         fields: dict[str, Any] = {
             "time": {"delay_s": data.draw(st.sampled_from(DELAYS_S), label="delay")},
@@ -124,31 +138,31 @@ class Life(RuleBasedStateMachine):
             "target": {"target": {"type": "task", "handler": "other"}},
             "nothing": {"name": None},
         }[what]
-        self._wish(self.world.patch(job_id, self.ledger.tenant(job_id), **fields))
+        self._wish(self.world.patch(job_id, self.ledger.tenant(job_id), **fields), luck)
 
     @precondition(lambda self: self.accepted)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), luck=LUCK)
+    def cancel(self, data: st.DataObject, luck: Luck) -> None:
         job_id = self._pick(data)
-        job = self._wish(self.world.cancel(job_id, self.ledger.tenant(job_id)))
+        job = self._wish(self.world.cancel(job_id, self.ledger.tenant(job_id)), luck)
         if job is not None:
             assert job.status in (Status.CANCELLED, Status.CANCEL_REQUESTED)
 
     @precondition(lambda self: self.accepted)
-    @rule(data=st.data())
-    def run_now(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), luck=LUCK)
+    def run_now(self, data: st.DataObject, luck: Luck) -> None:
         job_id = self._pick(data)
-        self._wish(self.world.run_now(job_id, self.ledger.tenant(job_id)))
+        self._wish(self.world.run_now(job_id, self.ledger.tenant(job_id)), luck)
 
-    @rule(tenant=st.sampled_from(TENANTS), rate=st.sampled_from((None, 0.5, 10)))
-    def redrive(self, tenant: str, rate: float | None) -> None:
-        self._do(self.world.redrive(tenant, **({} if rate is None else {"rate_per_s": rate})))
+    @rule(tenant=st.sampled_from(TENANTS), rate=st.sampled_from((None, 0.5, 10)), luck=LUCK)
+    def redrive(self, tenant: str, rate: float | None, luck: Luck) -> None:
+        self._do(self.world.redrive(tenant, **({} if rate is None else {"rate_per_s": rate})), luck)
 
-    @rule(tenant=st.sampled_from(TENANTS))
-    def discard(self, tenant: str) -> None:
-        self._do(self.world.discard(tenant, max=1))
+    @rule(tenant=st.sampled_from(TENANTS), luck=LUCK)
+    def discard(self, tenant: str, luck: Luck) -> None:
+        self._do(self.world.discard(tenant, max=1), luck)
 
-    @rule(tenant=st.sampled_from(TENANTS), paused=st.booleans())
+    @rule(tenant=st.sampled_from(TENANTS), paused=st.sampled_from((False, False, True)))
     def pause(self, tenant: str, paused: bool) -> None:
         self._do(self.world.pause(paused, tenant))
 
@@ -160,29 +174,43 @@ class Life(RuleBasedStateMachine):
         worker=st.sampled_from(("w1", "w2")),
         request=st.sampled_from((None, None, "r1", "r2")),
         lease_s=st.sampled_from((None, 5, 600)),
+        luck=LUCK,
     )
-    def claim(self, tenant: str, most: int, worker: str, request: str | None, lease_s: float | None) -> None:
+    def claim(
+        self, tenant: str, most: int, worker: str, request: str | None, lease_s: float | None, luck: Luck
+    ) -> None:
         fields: dict[str, Any] = {"request_id": request, "lease_s": lease_s}
-        self._got(self._do(self.world.claim(most, worker=worker, tenant=tenant, **fields)), request)
+        self._got(self._do(self.world.claim(most, worker=worker, tenant=tenant, **fields), luck), request)
 
-    @rule(most=st.sampled_from((1, 10)))
-    def claim_callbacks(self, most: int) -> None:
+    @rule(most=st.sampled_from((1, 10)), luck=LUCK)
+    def claim_callbacks(self, most: int, luck: Luck) -> None:
         request = wire.ClaimRequest(worker="executor", max=most)
-        self._got(self._do(self.world.on.claim.claim_callbacks(request)), None)
+        self._got(self._do(self.world.on.claim.claim_callbacks(request), luck), None)
+
+    @rule(outcome=st.sampled_from(OUTCOMES), luck=LUCK)
+    def all_run(self, outcome: str, luck: Luck) -> None:
+        """What is ready is claimed by a worker whose attempts all end the same way."""
+        for tenant in TENANTS:
+            jobs = self._do(self.world.claim(10, worker="w3", tenant=tenant))
+            self._got(jobs, None)
+            for job in jobs or ():
+                self._report(job, outcome, None, luck)
 
     @precondition(lambda self: self.tokens)
-    @rule(data=st.data(), progress=st.sampled_from((None, b'{"at":1}')))
-    def heartbeat(self, data: st.DataObject, progress: bytes | None) -> None:
+    @rule(data=st.data(), progress=st.sampled_from((None, b'{"at":1}')), luck=LUCK)
+    def heartbeat(self, data: st.DataObject, progress: bytes | None, luck: Luck) -> None:
         held = data.draw(st.sampled_from(self.tokens), label="attempt")
-        answer = self._do(self.world.beat(held.lease_token, progress))
+        answer = self._do(self.world.beat(held.lease_token, progress), luck)
         if answer is not None and not isinstance(answer, NotYours):
             self.ledger.must_hold(held.job_id, held.attempt)
 
     @precondition(lambda self: self.tokens)
-    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES), after=st.sampled_from((None, 0, 7.5, 1e9)))
-    def complete(self, data: st.DataObject, outcome: str, after: float | None) -> None:
-        held = data.draw(st.sampled_from(self.tokens), label="attempt")
-        answer = self._do(self.world.complete(held.lease_token, outcome, error="why", retry_after_s=after))
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES), after=st.sampled_from((None, 0, 7.5, 1e9)), luck=LUCK)
+    def complete(self, data: st.DataObject, outcome: str, after: float | None, luck: Luck) -> None:
+        self._report(data.draw(st.sampled_from(self.tokens), label="attempt"), outcome, after, luck)
+
+    def _report(self, held: wire.ClaimedJob, outcome: str, after: float | None, luck: Luck) -> None:
+        answer = self._do(self.world.complete(held.lease_token, outcome, error="why", retry_after_s=after), luck)
         if isinstance(answer, Status):
             self._run(self.ledger.must_be_recorded(held.job_id, held.attempt, outcome))
 
@@ -201,14 +229,18 @@ class Life(RuleBasedStateMachine):
     def nothing_runs_for_a_while(self, seconds: float) -> None:
         self.world.clock.advance(seconds)
 
-    @rule(name=st.sampled_from(STEPS), times=st.sampled_from((1, 1, 3)))
-    def step(self, name: str, times: int) -> None:
+    @rule(name=st.sampled_from(STEPS), times=st.sampled_from((1, 1, 3)), luck=LUCK)
+    def step(self, name: str, times: int, luck: Luck) -> None:
         for _ in range(times):
-            self._do(getattr(self.world.on, name).step())
+            self._do(getattr(self.world.on, name).step(), luck)
 
-    @rule()
-    def settle(self) -> None:
-        self._do(self.world.settle())
+    @rule(luck=LUCK)
+    def settle(self, luck: Luck) -> None:
+        self._do(self.world.settle(), luck)
+
+    @rule(seconds=st.sampled_from((1, 35, 100)), luck=LUCK)
+    def time_passes_and_all_runs(self, seconds: float, luck: Luck) -> None:
+        self._do(self.world.advance(seconds), (luck[0], luck[1] * 8))
 
     @rule(seconds=st.sampled_from((-3_600, -30, -2, 2, 30, 3_600, 28_800)))
     def the_clock_steps(self, seconds: float) -> None:
@@ -216,26 +248,8 @@ class Life(RuleBasedStateMachine):
 
     # bad luck
 
-    @rule(points=st.integers(0, 30))
-    def crash_soon(self, points: int) -> None:
-        self.world.fault.after(points)
-
-    @rule(points=st.integers(0, 12))
-    def the_store_fails_once_soon(self, points: int) -> None:
-        self.world.fault.after(points, StoreUnavailable("for once"))
-
-    @rule(on=st.booleans())
-    def the_store_fails_for_a_while(self, on: bool) -> None:
-        self.outage = on
-        self.world.fault.always(StoreUnavailable("for a while") if on else None)
-
     @rule()
     def crash(self) -> None:
-        self._restart()
-
-    @rule()
-    def the_near_tier_is_lost(self) -> None:
-        """As a restart, but of its memory alone."""
         self._restart()
 
     # after every rule, and at the end
@@ -286,7 +300,9 @@ class Life(RuleBasedStateMachine):
         return [job.due_at for job in jobs]
 
     async def _work(self) -> None:
-        got: list[wire.ClaimedJob] = [*await self.world.on.claim.claim_callbacks(wire.ClaimRequest(worker="e", max=100))]
+        got: list[wire.ClaimedJob] = [
+            *await self.world.on.claim.claim_callbacks(wire.ClaimRequest(worker="e", max=100))
+        ]
         for tenant in TENANTS:
             got += await self.world.claim(100, worker="last", tenant=tenant)
         for job in got:
@@ -300,28 +316,38 @@ class Life(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(main())
 
-    def _do(self, work: Awaitable[T]) -> T | None:
-        """Do something that a crash or a failing store may end."""
+    def _do(self, work: Awaitable[T], luck: Luck = ("good", 0)) -> T | None:
+        """Do something that a crash or a failing store may end; None if it did."""
+        fault, (what, points) = self.world.fault, luck
+        match what:
+            case "crash":
+                fault.after(points)
+            case "fail once":
+                fault.after(points, StoreUnavailable("once"))
+            case "fail":
+                fault.always(StoreUnavailable("always"))
+            case _:
+                pass
         try:
             return self._run(work)
-        except Crashed as crashed:
-            self.crashes[str(crashed)] += 1
+        except Crashed:
             self._restart()
         except ServerUnavailable:
             pass
+        finally:
+            fault.clear()
         return None
 
-    def _wish(self, work: Awaitable[T]) -> T | None:
+    def _wish(self, work: Awaitable[T], luck: Luck) -> T | None:
         """As `_do`, for a wish that the job's state may forbid."""
         try:
-            return self._do(work)
+            return self._do(work, luck)
         except Refused as refused:
             assert refused.status in (404, 409), refused
             return None
 
     def _restart(self) -> None:
         self.world.fault.clear()
-        self.outage = False
         self._run(self.world.start())
 
     def _got(self, jobs: list[Any] | None, request: str | None) -> None:
@@ -335,5 +361,3 @@ class Life(RuleBasedStateMachine):
 
     def _pick(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(self.accepted), label="job")
-
-

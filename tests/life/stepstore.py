@@ -124,9 +124,7 @@ class StepStore(StepReads):
                 if seen.body_hash != new.key.body_hash:
                     return Created(Made.CONFLICT, seen.job_id)
                 return seen.job_id
-            fresh = KeyRow(
-                body_hash=new.key.body_hash, job_id=new.job_id, bound_at=now, expires_at=now + KEY_KEPT_MS
-            )
+            fresh = KeyRow(body_hash=new.key.body_hash, job_id=new.job_id, bound_at=now, expires_at=now + KEY_KEPT_MS)
             await self._point("before keys put")
             if self._disk.keys.get(name) is seen:
                 self._disk.keys[name] = fresh
@@ -208,10 +206,7 @@ class StepStore(StepReads):
         rows = [(self._disk.jobs.get(job_id), attempt) for job_id, attempt in jobs]
         return [
             _claimed(row.job)
-            if row is not None
-            and row.job.status in HELD
-            and row.job.attempt == attempt
-            and row.job.worker == worker
+            if row is not None and row.job.status in HELD and row.job.attempt == attempt and row.job.worker == worker
             else None
             for row, attempt in rows
         ]
@@ -277,9 +272,7 @@ class StepStore(StepReads):
         if seen is None or not _stands(seen, before):
             return False
         if change.timer:
-            await self._add_timer(
-                FIRE, after.job_id, after.version, after.due_at, after.line.lane, after.line.tenant
-            )
+            await self._add_timer(FIRE, after.job_id, after.version, after.due_at, after.line.lane, after.line.tenant)
         if change.record is not None:
             await self._put_record(before.job_id, change.record)
 
@@ -328,9 +321,7 @@ class StepStore(StepReads):
 
     async def watch(self, timers: Sequence[NewTimer]) -> None:
         for timer in timers:
-            await self._add_timer(
-                WATCH, timer.job_id, timer.version, timer.time, timer.line.lane, timer.line.tenant
-            )
+            await self._add_timer(WATCH, timer.job_id, timer.version, timer.time, timer.line.lane, timer.line.tenant)
 
     async def delete_timers(self, timers: Sequence[TimerRow]) -> None:
         for row in timers:

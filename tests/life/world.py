@@ -102,9 +102,7 @@ class Process:
         self.archive = Archiver(jobs, self.tally, self.quotas, clock, 30 * DAY_S * 1000)
         self.pulse = Pulse(store, self.gap, clock)
         self.admit = Admitter(jobs, near, self.parker, self.queues, self.quotas, self.tally, clock, entropy)
-        self.claim = Claimer(
-            jobs, near, self.queues, self.tokens, SigningKeys(rows, clock), self.tally, clock, entropy
-        )
+        self.claim = Claimer(jobs, near, self.queues, self.tokens, SigningKeys(rows, clock), self.tally, clock, entropy)
         self.heart = Heart(jobs, near)
         self.complete = Completer(jobs, near, self.ender, self.tally, clock)
         self.change = Changer(jobs, near, self.queues, self.parker, self.tally, clock)
@@ -157,9 +155,7 @@ class World:
 
     async def boot(self) -> Process:
         """A new process, with an empty near tier, that has not recovered anything yet."""
-        near = MemoryNearTier(
-            self.clock, self.partitions, due_limit=self._due_limit, line_limit=self._line_limit
-        )
+        near = MemoryNearTier(self.clock, self.partitions, due_limit=self._due_limit, line_limit=self._line_limit)
         self._process = Process(self, await self._open(self), Brittle(near, self.fault))
         return self._process
 
