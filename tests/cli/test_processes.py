@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -20,7 +21,9 @@ class Command:
 
     def __init__(self, folder, *arguments, **environ):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
-        self.lines, self.errors = [], []
+        self.folder = folder
+        self.lines: list[str] = []
+        self.errors: list[str] = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tocsin", *arguments],
             stdout=subprocess.PIPE,
@@ -60,30 +63,40 @@ class Command:
         return code
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Starts commands in a folder of their own; none outlives the test."""
+@contextmanager
+def starting(folder):
+    """Starts commands in a folder; none outlives the block."""
     started = []
 
     def run(*arguments, **environ):
-        started.append(Command(tmp_path, *arguments, **environ))
+        started.append(Command(folder, *arguments, **environ))
         return started[-1]
 
-    yield run
-    for command in started:
-        if command.process.poll() is None:
-            command.process.kill()
-        command.end()
+    try:
+        yield run
+    finally:
+        for command in started:
+            if command.process.poll() is None:
+                command.process.kill()
+            command.end()
 
 
 @pytest.fixture
-def dev(start):
-    """A running `tocsin dev` and the environment that reaches it."""
-    server = start("dev", "--port", "0", "--data", "data")
-    server.wait_for("Ctrl-C stops the server")
-    line = server.wait_for("export TOCSIN_URL=")
-    found = re.search(r"TOCSIN_URL=(\S+) TOCSIN_TOKEN=(\S+)", line)
-    return server, {"TOCSIN_URL": found[1], "TOCSIN_TOKEN": found[2]}
+def start(tmp_path):
+    """Starts commands in a folder of the test's own."""
+    with starting(tmp_path) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory):
+    """A running `tocsin dev` and the environment that reaches it, shared by tests that leave it running."""
+    with starting(tmp_path_factory.mktemp("dev")) as run:
+        server = run("dev", "--port", "0", "--data", "data")
+        server.wait_for("Ctrl-C stops the server")
+        found = re.search(r"TOCSIN_URL=(\S+) TOCSIN_TOKEN=(\S+)", server.wait_for("export TOCSIN_URL="))
+        assert found is not None
+        yield server, {"TOCSIN_URL": found[1], "TOCSIN_TOKEN": found[2]}
 
 
 def test_dev_says_where_it_is_and_with_what(dev):
@@ -94,8 +107,9 @@ def test_dev_says_where_it_is_and_with_what(dev):
     assert "http://127.0.0.1:9000/" in server.wait_for('"queue": "hello"')
 
 
-def test_dev_ends_in_order_when_it_is_told_to(dev):
-    server, _ = dev
+def test_dev_ends_in_order_when_it_is_told_to(start):
+    server = start("dev", "--port", "0", "--data", "data")
+    server.wait_for("Ctrl-C stops the server")
     server.process.send_signal(signal.SIGTERM)
     assert server.end() == 0
     assert not [line for line in server.errors if "Traceback" in line]
@@ -119,7 +133,7 @@ def test_a_job_goes_from_the_command_line_to_a_worker(dev, start, tmp_path):
     assert json.loads(shown.lines[0])["status"] == "SUCCEEDED"
     queues = start("queues", "list", "--json", **environ)
     assert queues.end() == 0
-    assert [each["queue"] for each in json.loads(queues.lines[0])["items"]] == ["q"]
+    assert "q" in [each["queue"] for each in json.loads(queues.lines[0])["items"]]
 
 
 def test_a_small_burst_is_measured_without_loss(dev, start):
@@ -146,7 +160,7 @@ def test_a_port_in_use_is_said_so(start):
 
 def test_a_folder_in_use_is_said_so_with_the_process(dev, start):
     server, _ = dev
-    refused = start("dev", "--port", "0", "--data", "data")
+    refused = start("dev", "--port", "0", "--data", str(server.folder / "data"))
     assert refused.end() == 1
     assert refused.lines == []
     assert f"is in use by process {server.process.pid}" in refused.errors[-1]
