@@ -12,8 +12,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -288,12 +288,10 @@ async def executor_token(process: Process) -> str:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: stopping is in this module's order."""
 
-    @asynccontextmanager
-    async def _nothing(self) -> AsyncIterator[None]:
-        yield
-
-    def install_signal_handlers(self) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone."""
+        yield
 
 
 def serve(
@@ -367,7 +365,7 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
 
 
 def _server(app: App) -> _Server:
-    server = _Server(
+    return _Server(
         uvicorn.Config(
             app,
             http="httptools",
@@ -380,8 +378,6 @@ def _server(app: App) -> _Server:
             backlog=2048,
         )
     )
-    server.capture_signals = server._nothing  # type: ignore[method-assign, assignment]
-    return server
 
 
 def _stop_event() -> asyncio.Event:

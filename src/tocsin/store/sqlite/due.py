@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.store.port import Due, DuePage, TimerKey, StatePage, TimerKind, TimerRow
+from tocsin.store.port import Due, DuePage, StatePage, TimerKey, TimerKind, TimerRow
 from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.lines import find_tenant, tenant_name
 from tocsin.store.sqlite.reads import Readers

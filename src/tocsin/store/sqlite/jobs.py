@@ -42,6 +42,7 @@ class SqliteJobs:
 
     def __init__(self, writer: Writer, readers: Readers, partitions: int) -> None:
         self._writer, self._readers = writer, readers
+        self._upkeep = upkeep.Upkeep(writer)
         self.partitions = partitions
 
     @property
@@ -66,22 +67,23 @@ class SqliteJobs:
         return [None if one is None else self._claimed(job_id, one) for job_id, one in zip(job_ids, taken, strict=True)]
 
     def _claimed(self, job_id: str, taken: Taken) -> Claimed | None:
+        head, doc, lines = taken
         try:
-            definition = decode_definition(taken.doc)
+            definition = decode_definition(doc)
         except msgspec.DecodeError as exc:
-            self._readers.unreadable.note(taken.doc, exc)
+            self._readers.unreadable.note(doc, exc)
             return None
         return Claimed(
             job_id=job_id,
-            attempt=taken.attempt,
-            tries=taken.tries,
-            due_at=taken.due_at,
-            lease_until=taken.lease_until,
-            lease_ms=taken.lease_ms,
-            fire_at=taken.fire_at,
-            line=taken.line,
+            attempt=head.attempt,
+            tries=head.tries,
+            due_at=head.due_at,
+            lease_until=head.lease_until,
+            lease_ms=head.lease_ms,
+            fire_at=head.fire_at,
+            line=lines[head.line_id],
             definition=definition,
-            progress=None if taken.progress is None else taken.progress.encode(),
+            progress=None if head.progress is None else head.progress.encode(),
         )
 
     async def reclaim(self, jobs: Sequence[tuple[str, int]], worker: str) -> list[Claimed | None]:
@@ -156,7 +158,7 @@ class SqliteJobs:
         )
 
     async def sweep_void(self, partition: int, kind: port.TimerKind, last_bucket: int, limit: int) -> int:
-        return await upkeep.sweep_void(self._writer, partition, kind, last_bucket, limit)
+        return await self._upkeep.sweep_void(partition, kind, last_bucket, limit)
 
     async def watch(self, timers: Sequence[port.NewTimer]) -> None:
         await self._writer.submit(WATCH, timers)
@@ -165,7 +167,7 @@ class SqliteJobs:
         await self._writer.submit(UNWATCH, timers)
 
     async def floors(self) -> dict[int, int]:
-        return {partition: 0 for partition in range(self.partitions)} | await self._readers.run(reads.floors)
+        return dict.fromkeys(range(self.partitions), 0) | await self._readers.run(reads.floors)
 
     async def set_floor(self, partition: int, bucket: int) -> None:
         await self._writer.submit(upkeep.SLICE, [lambda work: timers.set_floor(work, partition, bucket)])
@@ -192,10 +194,10 @@ class SqliteJobs:
         return counts
 
     async def archive(self, finished_before: int, limit: int) -> int:
-        return await upkeep.archive(self._writer, finished_before, limit)
+        return await self._upkeep.archive(finished_before, limit)
 
     async def sweep_keys(self, limit: int) -> int:
-        return await upkeep.sweep_keys(self._writer, limit)
+        return await self._upkeep.sweep_keys(limit)
 
 
 def _pass(_: Work) -> None:

@@ -28,11 +28,12 @@ _QUEUE = block("lines", "queue")
 
 
 class LineIds(NamedTuple):
-    """The numbers of a line, of its queue and of its tenant."""
+    """The numbers of a line, of its queue, of its tenant and of its lane (a plain int: an enum binds slowly)."""
 
     line_id: int
     queue_id: int
     tenant_id: int
+    lane: int
 
 
 class Interner:
@@ -81,7 +82,7 @@ class Interner:
         tenant_id = self.tenant_id(line.tenant)
         queue_id = self._get_or_add(_QUEUE_ID, _ADD_QUEUE, (tenant_id, line.queue))
         key = (queue_id, int(line.lane), line.handler, line.hold, int(line.suspect))
-        ids = LineIds(self._get_or_add(_LINE_ID, _ADD_LINE, key), queue_id, tenant_id)
+        ids = LineIds(self._get_or_add(_LINE_ID, _ADD_LINE, key), queue_id, tenant_id, int(line.lane))
         self._lines[line] = ids
         return ids
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from tocsin.clock import Clock, Entropy
@@ -21,9 +22,9 @@ from tocsin.store.sqlite.writer import RAISES, Kind, OnStep, Writer
 _PING_SQL = block("identity", "ping")
 
 
-def _ping(work: Work, pings: object) -> list[None]:
+def _ping(work: Work, pings: Sequence[None]) -> list[None]:
     work.write(_PING_SQL, work.now)
-    return [None] * len(pings)  # type: ignore[arg-type]
+    return list(pings)
 
 
 PING: Kind[None, None] = Kind("ping", 0, _ping, RAISES, None)

@@ -225,7 +225,7 @@ class Writer:
         elif not batches:
             self._fail_one_group(error)
         elif isinstance(error, StoreCorrupt):
-            self._finish({batch: error for batch in batches})
+            self._finish(dict.fromkeys(batches, error))
         else:
             self._one_by_one(batches, error)
         self._open = []
