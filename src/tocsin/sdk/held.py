@@ -60,7 +60,6 @@ class Held(Struct, Generic[JobT], eq=False, gc=False):
     fence_at: float
     renew_at: float
     deadline: float = float("inf")
-    allowed_s: float = 0.0
     stop: Stop | None = None
     cancel_requested: bool = False
     patient: bool = False
@@ -74,8 +73,7 @@ class Held(Struct, Generic[JobT], eq=False, gc=False):
     def started(self, now: float) -> None:
         """A slot begins to work on it."""
         timeout_s = self.job.timeout_s
-        self.deadline = deadline = min(now + timeout_s, self.received_at + timeout_s + TIMEOUT_CAP_S)
-        self.allowed_s = deadline - now
+        self.deadline = min(now + timeout_s, self.received_at + timeout_s + TIMEOUT_CAP_S)
 
     def renewed(self, sent_at: float) -> None:
         """A heartbeat sent at `sent_at` was accepted (or the server said that it cannot write now, but lives)."""

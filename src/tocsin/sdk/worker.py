@@ -25,6 +25,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -123,10 +124,11 @@ class Worker:
         self.name = name or f"{socket.gethostname()[:150]}-{os.getpid()}-{self._entropy.bytes(3).hex()}"
         self._url, self._token, self._transport = url, token, transport
         self._hand = Hand()
-        self._tasks = Tasks(self._hand.tally)
+        self._tasks = Tasks(self._hand.tally, self._clock)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
+        self._stop_asked = False
 
     def task(self, name: str) -> Callable[[HandlerT], HandlerT]:
         """Register the decorated function as the handler `name`: `handler(payload)` or `handler(payload, ctx)`."""
@@ -201,6 +203,8 @@ class Worker:
             self.concurrency,
             self.handlers,
         )
+        if self._stop_asked:
+            engine.stop()
         try:
             await engine.run()
         finally:
@@ -214,10 +218,18 @@ class Worker:
 
     async def stop(self, *, now: bool = False) -> None:
         """Drain, and return when the worker has ended. A second call, or `now`, hands running jobs back at once."""
+        self._stop_asked = True
         if self._engine is None:
             return
         self._engine.stop(now=now)
         await self._ended.wait()
+
+    def ask_to_stop(self, *, now: bool = False) -> None:
+        """The same from any thread, without waiting: for a worker that runs in a thread of its own."""
+        self._stop_asked = True
+        engine, loop = self._engine, self._loop
+        if engine is not None and loop is not None and not self._ended.is_set():
+            loop.call_soon_threadsafe(partial(engine.stop, now=now))
 
     def _install_signals(self) -> list[signal.Signals]:
         assert self._loop is not None
