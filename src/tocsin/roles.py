@@ -12,8 +12,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -55,10 +55,11 @@ from tocsin.model.ids import ALPHABET
 from tocsin.model.signing import new_secret
 from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
-from tocsin.sdk.asgi import AsgiTransport
+from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.sdk.http import HttpTransport
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
 DEV_TENANT = "dev"
@@ -94,7 +95,7 @@ class Process:
     near: NearTier
     leases: Leases
     desk: Desk
-    app: Callable[..., object]
+    app: App
     stages: Sequence[Stage]
     recoverer: Recoverer
     health: Health
@@ -135,6 +136,11 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     if path.parent == settings.data:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     return await open_sqlite(path, clock, partitions=settings.partitions, entropy=SystemEntropy())
+
+
+def examine_store(settings: Settings) -> Examination:
+    """Look at the store's file without changing it, also beside a running server; for `tocsin doctor`."""
+    return examine(Path(settings.dsn.removeprefix("sqlite:")))
 
 
 async def build(settings: Settings, clock: Clock, entropy: Entropy) -> Process:
@@ -180,31 +186,32 @@ async def _compose(
     conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
     loops = [] if conductor is not None else [Loop(stage, clock, entropy) for stage in stages]
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
+    desk = Desk(
+        admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
+        claim=Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy),
+        tokens=tokens,
+        heart=Heart(jobs, near),
+        complete=Completer(jobs, near, ender, tally, clock),
+        change=Changer(jobs, near, queues, parker, tally, clock),
+        redrive=Redriver(jobs, near, tally, clock),
+        look=Reader(jobs),
+        queues=queues,
+        quotas=quotas,
+        health=health,
+        settings=rows,
+        clock=clock,
+        entropy=entropy,
+        cursor_secret=await rows.secret("cursors", entropy.bytes(32)),
+        metrics=telemetry.exposition,
+        advance=(lambda seconds: process.advance(seconds)) if conductor is not None else None,
+    )
     process = Process(
         settings=settings,
         store=store,
         near=near,
         leases=leases,
-        desk=Desk(
-            admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
-            claim=Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy),
-            tokens=tokens,
-            heart=Heart(jobs, near),
-            complete=Completer(jobs, near, ender, tally, clock),
-            change=Changer(jobs, near, queues, parker, tally, clock),
-            redrive=Redriver(jobs, near, tally, clock),
-            look=Reader(jobs),
-            queues=queues,
-            quotas=quotas,
-            health=health,
-            settings=rows,
-            clock=clock,
-            entropy=entropy,
-            cursor_secret=await rows.secret("cursors", entropy.bytes(32)),
-            metrics=telemetry.exposition,
-            advance=(lambda seconds: process.advance(seconds)) if conductor is not None else None,
-        ),
-        app=create_app,
+        desk=desk,
+        app=create_app(desk),
         stages=stages,
         recoverer=Recoverer(jobs, near, parker, unparker, loader, rechecker, clock),
         health=health,
@@ -213,7 +220,6 @@ async def _compose(
         conductor=conductor,
         loops=loops,
     )
-    process.app = create_app(process.desk)
     return process
 
 
@@ -282,12 +288,10 @@ async def executor_token(process: Process) -> str:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: stopping is in this module's order."""
 
-    @asynccontextmanager
-    async def _nothing(self) -> AsyncIterator[None]:
-        yield
-
-    def install_signal_handlers(self) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone."""
+        yield
 
 
 def serve(
@@ -360,8 +364,8 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
     await transport.close()
 
 
-def _server(app: Callable[..., object]) -> _Server:
-    server = _Server(
+def _server(app: App) -> _Server:
+    return _Server(
         uvicorn.Config(
             app,
             http="httptools",
@@ -374,8 +378,6 @@ def _server(app: Callable[..., object]) -> _Server:
             backlog=2048,
         )
     )
-    server.capture_signals = server._nothing  # type: ignore[method-assign, assignment]
-    return server
 
 
 def _stop_event() -> asyncio.Event:

@@ -113,7 +113,8 @@ async def test_a_cancellation_asked_for_during_the_drain_stays_one(server, make_
 
 async def test_a_handler_that_will_not_end_does_not_keep_the_worker(server, make_worker, start, clock):
     worker = make_worker(grace_s=1)
-    running, let_go = [], asyncio.Event()
+    running: list[object] = []
+    let_go = asyncio.Event()
 
     @worker.task("h")
     async def handle(payload):

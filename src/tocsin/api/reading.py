@@ -61,27 +61,21 @@ class Reader:
         try:
             return self._decode(raw)
         except msgspec.ValidationError as exc:
-            raise self._wrong(raw, exc) from None
+            raise self._wrong(raw, str(exc)) from None
         except msgspec.DecodeError as exc:
             raise unreadable(str(exc)) from None
         except RecursionError:
-            return self._read_shallow(raw)
+            # What is cut away is refused all the same: enough of it stays to be too deep.
+            return self.read(cut_deep(raw))
 
-    def _read_shallow(self, raw: bytes) -> Any:
-        """The same body, cut where it is far too deep: the part that was cut is still refused for its depth."""
-        try:
-            return self._decode(cut_deep(raw))
-        except msgspec.ValidationError as exc:
-            raise self._wrong(cut_deep(raw), exc) from None
-        except msgspec.DecodeError as exc:
-            raise unreadable(str(exc)) from None
-
-    def _wrong(self, raw: bytes, exc: msgspec.ValidationError) -> Refused:
+    def _wrong(self, raw: bytes, message: str) -> Refused:
         try:
             msgspec.json.decode(raw, type=Raw)  # what follows the fault may not be JSON at all: that goes first
-        except msgspec.DecodeError as unread:
-            return unreadable(str(unread))
-        return invalid(list(faults_of(self.kind, raw))[:MOST_FAULTS] or [fault_of(str(exc))])
+        except msgspec.DecodeError as exc:
+            return unreadable(str(exc))
+        except RecursionError:
+            return self._wrong(cut_deep(raw), message)
+        return invalid(list(faults_of(self.kind, raw))[:MOST_FAULTS] or [fault_of(message)])
 
 
 def require_utf8(raw: bytes) -> None:
@@ -129,11 +123,11 @@ def _nuls(value: Any) -> Iterator[str]:
 
 def require_flat(value: Raw, pointer: str, limit_bytes: int) -> None:
     """Raise Refused for a value passed on as it was sent: 413 past `limit_bytes`, 422 nested too deeply."""
-    size = memoryview(value).nbytes
-    if size > limit_bytes:
-        raise too_large(f"has {size} bytes; at most {limit_bytes} are allowed", pointer)
+    text = bytes(value)
+    if len(text) > limit_bytes:
+        raise too_large(f"has {len(text)} bytes; at most {limit_bytes} are allowed", pointer)
     # A value of depth 101 has at least 101 brackets of each kind.
-    if size > 2 * MAX_JSON_DEPTH and is_too_deep(bytes(value)):
+    if len(text) > 2 * MAX_JSON_DEPTH and is_too_deep(text):
         raise invalid([(pointer, f"is nested more than {MAX_JSON_DEPTH} deep")])
 
 
@@ -203,7 +197,8 @@ def faults_of(kind: Any, raw: bytes, pointer: str = "") -> Iterator[Fault]:
         yield pointer, f"is nested more than {MAX_JSON_DEPTH} deep"
         return
     core, description = _core(kind)
-    if raw[:1] == b"{" and (members := msgspec.json.decode(raw, type=dict[str, Raw])):
+    if raw.lstrip()[:1] == b"{":
+        members = msgspec.json.decode(raw, type=dict[str, Raw])
         if (struct := _struct(core, members)) is not None:
             found = list(_struct_faults(struct, members, pointer))
         elif typing.get_origin(core) is dict:

@@ -271,6 +271,8 @@ def _answer(job: JobState, created: Created) -> Admitted | Refused:
             return Admitted(job_id=job.job_id, status=job.status, replayed=False, job=job)
         case Made.REPLAYED:
             return Admitted(job_id=created.job_id, status=job.status, replayed=True, job=None)
+        case Made.REFUSED:
+            return invalid("", "a number in this job is too large or too small to be stored")
         case Made.CONFLICT:
             return Refused(
                 409,

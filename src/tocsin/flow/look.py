@@ -44,16 +44,14 @@ class Reader:
         """Jobs newest first."""
         return await self._store.list_jobs(wanted, after, limit)
 
-    async def dead(self, tenant: str, queue: str, after: str | None, limit: int) -> tuple[list[JobState], str | None]:
-        """Dead letters of a queue, newest death first, and the key to go on from."""
-        key = None
-        if after is not None:
-            died_at, _, job_id = after.partition(":")
-            key = (int(died_at), job_id)
-        found = await self._store.list_dead(DeadFilter(tenant=tenant, queue=queue), key, limit)
+    async def dead(
+        self, tenant: str, queue: str, after: tuple[int, str] | None, limit: int
+    ) -> tuple[list[JobState], tuple[int, str] | None]:
+        """Dead letters of a queue, newest death first, and where to go on."""
+        found = await self._store.list_dead(DeadFilter(tenant=tenant, queue=queue), after, limit)
         if len(found) < limit:
             return found, None
-        return found, f"{found[-1].finished_at or 0}:{found[-1].job_id}"
+        return found, (found[-1].finished_at or 0, found[-1].job_id)
 
 
 def not_found(job_id: str) -> Refused:

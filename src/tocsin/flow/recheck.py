@@ -22,12 +22,11 @@ from tocsin.model.job import HELD, PENDING, TERMINAL, JobState, Status
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import FAR, FIRE, WATCH, Due, JobStore, NewTimer, TimerKey, TimerKind, TimerRow
+from tocsin.store.port import FAR, FIRE, FIRST_WATCH_MS, WATCH, Due, JobStore, NewTimer, TimerKey, TimerKind, TimerRow
 
 PAGE = 500
 SWEEP = 2_000
 DELAY_MS = 60_000
-FIRST_WATCH_MS = 5 * 60_000
 LAST_WATCH_MS = 3_600_000
 BELOW_EVERY_MS = 3_600_000
 

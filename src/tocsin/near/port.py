@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.model.job import Line
-from tocsin.store.port import Due
+from tocsin.store.port import Due, TimerKey
 
 DUE_PER_TENANT_LANE = 200_000
 LINE_LIMIT = 100_000
@@ -43,7 +43,7 @@ class Cut:
     lane: int
     tenant: str
     from_time: int
-    after: tuple[object, ...] | None = None
+    after: TimerKey | None = None
     token: int = 0
 
 
@@ -121,7 +121,7 @@ class NearTier(Protocol):
         reads falls between its page and the moved cut."""
         ...
 
-    async def move_cut(self, cut: Cut, from_time: int | None, after: tuple[object, ...] | None = None) -> None:
+    async def move_cut(self, cut: Cut, from_time: int | None, after: TimerKey | None = None) -> None:
         """The loader has read on and offers the page next: the set now ends just behind `from_time` (the page's latest time,
         that instant included), the next page begins behind `after` (the page's `next_key`). None: it holds all that there is.
 

@@ -34,6 +34,8 @@ TimerKind = Literal["fire", "watch"]
 # `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
 TimerKey = tuple[int, int, str, int, str, int]
 FAR = (1 << 62) - 1
+KEY_KEPT_MS = 7 * 86_400_000  # an idempotency key stays bound so long, and while its job lives
+FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which doubles from there
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -63,11 +65,12 @@ class NewJob:
 
 
 class Made(Enum):
-    """What a create did."""
+    """What a create did. REFUSED: no store can hold such a row (a number out of range); the border should have said so."""
 
     CREATED = "created"
     REPLAYED = "replayed"
     CONFLICT = "conflict"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +489,9 @@ class SettingsStore(Protocol):
 
     async def add_signing_key(self, row: SigningKeyRow) -> None: ...
 
-    async def queues(self, tenant: str | None = None) -> list[QueueRow]: ...
+    async def queues(self, tenant: str | None = None) -> list[QueueRow]:
+        """By name; a queue without settings is known by its jobs and has the defaults."""
+        ...
 
     async def queue(self, tenant: str, queue: str) -> QueueRow | None: ...
 
@@ -500,8 +505,11 @@ class SettingsStore(Protocol):
 class Store(Protocol):
     """A connected store: both halves and its life."""
 
-    jobs: JobStore
-    settings: SettingsStore
+    @property
+    def jobs(self) -> JobStore: ...
+
+    @property
+    def settings(self) -> SettingsStore: ...
 
     async def ping(self) -> None:
         """Write something durable; raises StoreUnavailable."""

@@ -24,7 +24,7 @@ from tocsin.near.port import (
     Popped,
     QueueGate,
 )
-from tocsin.store.port import Due
+from tocsin.store.port import Due, TimerKey
 
 LONGEST_WAIT_S = 1.0
 
@@ -84,7 +84,7 @@ class MemoryNearTier:
     async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
         return self._due.cuts(partitions)
 
-    async def move_cut(self, cut: Cut, from_time: int | None, after: tuple[object, ...] | None = None) -> None:
+    async def move_cut(self, cut: Cut, from_time: int | None, after: TimerKey | None = None) -> None:
         self._due.move_cut(cut, from_time, after)
 
     async def forget(self, partitions: Sequence[int]) -> None:
