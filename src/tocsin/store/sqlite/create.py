@@ -26,6 +26,7 @@ _TIMERS = Many("timers", "add_fire", shared=1)
 _KNOWN = block("jobs", "known_bodies")
 _NAMES = msgspec.json.Decoder(list[str])
 _JOB_ID = attrgetter("job_id")
+_TARGET = '{"target":{'
 _TIMEOUT = '"timeout_s":'
 _DEFAULT_TIMEOUT_MS = 3_600_000
 
@@ -79,10 +80,10 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> bool:
 
 def timeout_of(definition: str) -> int:
     """How long one attempt of a job may take, in ms, from its definition's text."""
-    # The target is a definition's first field. Inside a JSON string the quotes would be escaped, so this is a key; where it
-    # is one of another object (a header of that name), its value is no number.
-    _, found, rest = definition.partition(_TIMEOUT)
-    if found:
+    # The target comes first. Inside a JSON string the quotes would be escaped, so what is found is a key; where it is a key of
+    # the headers, its value is no number.
+    if definition.startswith(_TARGET):
+        rest = definition.partition(_TIMEOUT)[2]
         try:
             return round(float(rest[: rest.index("}")].partition(",")[0]) * 1000)
         except (ValueError, OverflowError):
