@@ -66,9 +66,10 @@ class DueSets:
             if have is not None:
                 if have[2] >= version:
                     continue
-                self._forget_held(have)
+                # Counted first and looked up anew after: a set whose last member goes is discarded.
                 chosen.count += came
-                last, chosen, came = None, _NO_SET, 0  # its set may have gone with it
+                self._forget_held(have)
+                last, chosen, came = None, _NO_SET, 0
             elif in_hand and self._in_hand(job_id, version):
                 continue
             if line is not last:
