@@ -197,6 +197,7 @@ def worker(server: Server, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     try:
+        wait_until(lambda: "takes jobs from" in tail(folder / "worker.log"), "the worker to take jobs", 30)
         yield process
     finally:
         end(process)
@@ -350,9 +351,11 @@ def survives_a_kill(story: Story) -> None:
     story.expect(statuses == {"SUCCEEDED": 20}, "those looked at are SUCCEEDED")
     lates = sorted(lateness(server, job) for job in accepted)
     story.rows.append(
-        (f"{WAITING} jobs over a kill", "1", "", "", f"{lates[WAITING // 2] * 1000:,.0f} ms", "median lateness")
+        (f"{WAITING} jobs over a kill, the most punctual", "1", "", "", f"{lates[0] * 1000:,.0f} ms", "succeeded")
     )
-    story.rows.append(("", "", "", "", f"{lates[-1] * 1000:,.0f} ms", "latest: due while the server was down"))
+    story.rows.append(
+        (f"{WAITING} jobs over a kill, the latest", "1", "", "", f"{lates[-1] * 1000:,.0f} ms", "due while it was down")
+    )
 
 
 def task(handler: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -270,6 +270,7 @@ async def embedded_executor(process: Process) -> Executor:
         AsgiTransport(process.app, await executor_token(process)),
         Guard(parse_allowances(process.settings.callback_allow)),
         concurrency=process.settings.executor_concurrency,
+        grace_s=process.settings.drain_s,
         entropy=process.entropy,
     )
 
@@ -288,12 +289,10 @@ async def executor_token(process: Process) -> str:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: stopping is in this module's order."""
 
-    @asynccontextmanager
-    async def _nothing(self) -> AsyncIterator[None]:
-        yield
-
-    def install_signal_handlers(self) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone."""
+        yield
 
 
 def serve(
@@ -355,9 +354,13 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
     assert settings.url is not None, "checked with the settings"
     transport = HttpTransport(settings.url, settings.token)
     executor = Executor(
-        transport, Guard(parse_allowances(settings.callback_allow)), concurrency=settings.executor_concurrency
+        transport,
+        Guard(parse_allowances(settings.callback_allow)),
+        concurrency=settings.executor_concurrency,
+        grace_s=settings.drain_s,
     )
     calling = asyncio.create_task(executor.serve())
+    gc.freeze()
     on_ready(Serving(url=settings.url, token=None, signing_secret=None, data=settings.data))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)
@@ -367,7 +370,7 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
 
 
 def _server(app: App) -> _Server:
-    server = _Server(
+    return _Server(
         uvicorn.Config(
             app,
             http="httptools",
@@ -380,8 +383,6 @@ def _server(app: App) -> _Server:
             backlog=2048,
         )
     )
-    server.capture_signals = server._nothing  # type: ignore[method-assign, assignment]
-    return server
 
 
 def _stop_event() -> asyncio.Event:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from tocsin.model.fairness import DeficitRing
-from tocsin.near.memory.lines import Entry, Group, Queue, Ready, ReadyLine, Run
+from tocsin.near.memory.lines import Entry, Group, Queue, Ready, Run
 from tocsin.store.port import Due
 
 LANES = (0, 1)
@@ -42,8 +42,9 @@ class Callbacks:
             group = groups[tenant] = Group()
         return group
 
-    def note(self, line: ReadyLine, run: Run, head: Due) -> None:
+    def note(self, run: Run, head: Due) -> None:
         """A run has a new head."""
+        line = run.line
         if run in line.queue.shelved:
             return
         line.group.note(run, head)
@@ -76,7 +77,7 @@ class Callbacks:
         for run in shelved:
             head = run.head(self._ready)
             if head is not None:
-                self.note(run.line, run, head)
+                self.note(run, head)
 
     def forget_tenant(self, tenant: str) -> None:
         """A tenant without any lines needs no groups."""

@@ -18,6 +18,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 
 from tocsin.clock import Clock
 from tocsin.model.fairness import DeficitRing
+from tocsin.model.job import Line
 from tocsin.model.partition import partition_of
 from tocsin.near.memory.dueset import NEVER, SLOT_SHIFT, DueSet
 from tocsin.near.port import Cut
@@ -27,6 +28,7 @@ LANES = (0, 1)
 # A pass that died between take and drop gives its members back after one to two such spans.
 HAND_S = 60.0
 _ALARM_SLACK = 1_000
+_NO_SET = DueSet(0, "")
 
 
 class DueSets:
@@ -53,10 +55,11 @@ class DueSets:
     # coming and going
 
     def offer(self, dues: Sequence[Due]) -> list[Due]:
-        """Remember members; answers those that lie behind a cut."""
+        """Remember members; answers those that lie behind a cut. One loop without calls: a million pass here a minute."""
         refused: list[Due] = []
-        held, hand, old_hand = self._held, self._hand, self._old_hand
-        last = None
+        held, in_hand = self._held, bool(self._hand or self._old_hand)
+        last: Line | None = None
+        chosen, came = _NO_SET, 0
         for due in dues:
             due_at, job_id, version, line, _ = due
             have = held.get(job_id)
@@ -64,20 +67,18 @@ class DueSets:
                 if have[2] >= version:
                     continue
                 self._forget_held(have)
-                last = None  # its set may have gone with it
-            elif job_id in hand:
-                if hand[job_id][2] >= version:
-                    continue
-            elif job_id in old_hand and old_hand[job_id][2] >= version:
+                chosen.count += came
+                last, chosen, came = None, _NO_SET, 0  # its set may have gone with it
+            elif in_hand and self._in_hand(job_id, version):
                 continue
             if line is not last:
-                last = line
-                chosen = self._set(line[2], line[0])
+                self._came(chosen, came)
+                last, chosen, came = line, self._set(line[2], line[0]), 0
             if chosen.cuts and not chosen.accepts(due, partition_of(job_id, self._partitions)):
                 refused.append(due)
                 continue
             held[job_id] = due
-            chosen.count += 1
+            came += 1
             slot = due_at >> SLOT_SHIFT
             if slot <= chosen.opened:
                 heappush(chosen.late, due)
@@ -86,15 +87,14 @@ class DueSets:
                 if members is None:
                     chosen.slots[slot] = [due]
                     heappush(chosen.order, slot)
-                elif due < members[0]:
+                elif due_at < members[0][0]:
                     members.append(members[0])
                     members[0] = due
                 else:
                     members.append(due)
             if due_at < chosen.alarm:
                 self._set_alarm(chosen, due_at)
-            if chosen.count > self._most:
-                self._trim(chosen)
+        self._came(chosen, came)
         return refused
 
     def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
@@ -112,23 +112,15 @@ class DueSets:
             passed = self._take_lane(lane, now_ms, most, taken, others)
             if passed:
                 self._place_all(passed)
-        hand = self._hand
-        for due in taken:
-            hand[due[1]] = due
         return taken
 
     def drop(self, dues: Sequence[Due]) -> None:
         """Forget members up to the version that was taken."""
-        hand, old_hand, held = self._hand, self._old_hand, self._held
+        pop = self._hand.pop
         for due in dues:
-            job_id = due[1]
-            have = hand.pop(job_id, None)
-            if have is not None and have[2] > due[2]:
-                hand[job_id] = have
-            if old_hand:
-                old_hand.pop(job_id, None)
-            if job_id in held and held[job_id][2] <= due[2]:
-                self._forget_held(held[job_id])
+            have = pop(due[1], None)
+            if have is not due:
+                self._drop_other(due, have)
 
     def restore(self, dues: Sequence[Due]) -> None:
         """Put members back that are still in hand."""
@@ -226,16 +218,21 @@ class DueSets:
         while len(taken) < most and (turn := ring.turn()) is not None:
             tenant, allowed = turn
             chosen = sets[tenant]
-            asked = min(allowed, most - len(taken))
-            got = chosen.take(now_ms, asked, held)
+            asked = most - len(taken)
+            if len(ring) > 1:
+                asked = min(allowed, asked)
+            got = chosen.take(now_ms, asked, held, self._hand)
             dry = len(got) < asked
             if others:
                 mine = [due for due in got if partition_of(due[1], self._partitions) not in others]
                 if len(mine) < len(got):
-                    passed += [due for due in got if partition_of(due[1], self._partitions) in others]
+                    theirs = [due for due in got if partition_of(due[1], self._partitions) in others]
+                    for due in theirs:
+                        del self._hand[due[1]]
+                    passed += theirs
                     got = mine
             taken += got
-            ring.done(tenant, len(got), dry=dry)
+            ring.done(tenant, min(len(got), allowed), dry=dry)
             if dry:
                 chosen.alarm = NEVER
                 head = chosen.head(held)
@@ -244,6 +241,25 @@ class DueSets:
                 else:
                     self._discard_if_empty(lane, chosen)
         return passed
+
+    def _came(self, chosen: DueSet, came: int) -> None:
+        chosen.count += came
+        if chosen.count > self._most:
+            self._trim(chosen)
+
+    def _in_hand(self, job_id: str, version: int) -> bool:
+        have = self._hand.get(job_id) or self._old_hand.get(job_id)
+        return have is not None and have[2] >= version
+
+    def _drop_other(self, due: Due, have: Due | None) -> None:
+        """What was in hand (`have`) is not the dropped member itself."""
+        job_id, version = due[1], due[2]
+        if have is not None and have[2] > version:
+            self._hand[job_id] = have
+        self._old_hand.pop(job_id, None)
+        waiting = self._held.get(job_id)
+        if waiting is not None and waiting[2] <= version:
+            self._forget_held(waiting)
 
     def _place_all(self, dues: Sequence[Due]) -> None:
         """Members that were here before go back, whatever the cuts say."""

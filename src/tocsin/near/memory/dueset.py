@@ -1,4 +1,4 @@
-"""One tenant's due set in one lane: a calendar of half-second slots, sorted only when their time comes.
+"""One tenant's due set in one lane: a calendar of short slots, sorted only when their time comes.
 
     slots   members further on, by slot, unsorted but for their first, which is the slot's earliest
     front   the members of the slots that have been opened, sorted; `at` is how far it has been taken
@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from tocsin.store.port import Due, TimerKey
 
-SLOT_SHIFT = 9  # slots of 512 ms
+SLOT_SHIFT = 7  # slots of 128 ms
 NEVER = 1 << 62
 _SWEEP_AT = 1_000
+# Sorting by the time alone is five times as fast as comparing members, and keeps those of one instant in their order of coming.
+_TIME = itemgetter(0)
+_JOB = itemgetter(1)
 _BEHIND_ALL_IDS = "\U0010ffff"
 
 
@@ -68,21 +72,20 @@ class DueSet:
             if due < members[0]:
                 members[0], members[-1] = due, members[0]
 
-    def take(self, now_ms: int, most: int, held: dict[str, Due]) -> list[Due]:
-        """The earliest members due by `now_ms`, out of the set and out of `held`. Fewer than `most`: no more are due."""
+    def take(self, now_ms: int, most: int, held: dict[str, Due], hand: dict[str, Due]) -> list[Due]:
+        """The earliest members due by `now_ms`, moved from `held` to `hand`. Fewer than `most`: no more are due."""
         taken: list[Due] = []
         while len(taken) < most:
             chunk = self._next(now_ms, most - len(taken))
             if not chunk:
                 break
+            if self.gone:
+                chunk = self._living(chunk, held)
             for due in chunk:
-                have = held.pop(due[1], None)
-                if have is due:
-                    taken.append(due)
-                else:
-                    self.gone -= 1
-                    if have is not None:
-                        held[due[1]] = have
+                job_id = due[1]
+                held.pop(job_id, None)
+                hand[job_id] = due
+            taken += chunk
         self.count -= len(taken)
         return taken
 
@@ -126,7 +129,7 @@ class DueSet:
         """Keep the earliest `limit` members; answers the others."""
         if self.gone:
             self._sweep(held)
-        near = sorted(self.front[self.at :] + self.late)
+        near = _in_order(self.front[self.at :] + self.late)
         cut_off = near[limit:]
         self.front, self.at, self.late = near[:limit], 0, []
         room = limit - len(self.front)
@@ -135,7 +138,7 @@ class DueSet:
             if len(members) <= room:
                 room -= len(members)
                 continue
-            members.sort()
+            members = _in_order(members)
             cut_off += members[room:]
             if room:
                 self.slots[slot] = members[:room]
@@ -177,17 +180,23 @@ class DueSet:
         end = min(at + most, len(front))
         if end > at and front[end - 1][0] > now_ms:
             end = bisect_left(front, (now_ms + 1,), at, end)
-        chunk = front[at:end]
-        self.at = end
-        if not late or late[0][0] > now_ms or (len(chunk) == most and late[0] > chunk[-1]):
-            return chunk
+        # Each late member that is earlier than the chunk's last takes that one's place.
         came: list[Due] = []
-        while late and len(came) < most and late[0][0] <= now_ms:
+        while late and late[0][0] <= now_ms:
+            if end - at + len(came) >= most:
+                if end == at or not late[0] < front[end - 1]:
+                    break
+                end -= 1
             came.append(heappop(late))
-        chunk = sorted(chunk + came)
-        for due in chunk[most:]:
-            heappush(late, due)
-        return chunk[:most]
+        self.at = end
+        chunk = front[at:end]
+        return sorted(chunk + came, key=_TIME) if came else chunk
+
+    def _living(self, chunk: list[Due], held: dict[str, Due]) -> list[Due]:
+        """The entries of a chunk whose member is still here, each member once."""
+        living: dict[str, Due] = {due[1]: due for due in chunk if held.get(due[1]) is due}
+        self.gone -= len(chunk) - len(living)
+        return list(living.values())
 
     def _open(self, now_ms: int) -> bool:
         """Sort the first slot into `front` if something in it is due; `front` has been taken to its end."""
@@ -195,7 +204,7 @@ class DueSet:
             return False
         self.opened = heappop(self.order)
         self.front, self.at = self.slots.pop(self.opened), 0
-        self.front.sort()
+        self.front.sort(key=_TIME)
         return True
 
     def _sweep(self, held: dict[str, Due]) -> None:
@@ -223,3 +232,10 @@ class DueSet:
                 del self.slots[slot]
         self.order = sorted(self.slots)
         self.gone = 0
+
+
+def _in_order(members: list[Due]) -> list[Due]:
+    """Sorted by time and job, as cuts are."""
+    members.sort(key=_JOB)
+    members.sort(key=_TIME)
+    return members

@@ -1,15 +1,19 @@
 """The lease index: which attempts are running and until when, for rescue.
 
-A dict is the index; a heap orders it by an instant that is never later than the lease's own end. A renewal touches the dict
-only; its old place in the heap is corrected when it comes to the top. A lost index is rebuilt from the jobs at start.
+A dict is the index. A heap orders it by claims: the jobs of one claim end together, so they share a place. A place is never
+later than the lease's own end; a renewal touches the dict only, and its place is corrected when it comes to the top. A lost
+index is rebuilt from the jobs at start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 
 _SLACK = 10_000
+
+# (lease_until, a number of its own, the jobs that had this end when it was noted)
+Place = tuple[int, int, list[str]]
 
 
 class LeaseIndex:
@@ -17,26 +21,36 @@ class LeaseIndex:
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[str, int, int]] = {}
-        self._ends: list[tuple[int, str]] = []
+        self._places: list[Place] = []
+        self._serial = 0
+        self._placed = 0
 
     def __len__(self) -> int:
         return len(self._leases)
 
     def put(self, leases: Sequence[tuple[str, int, int]]) -> None:
         """(job, attempt, lease_until ms): remember or renew."""
-        held, ends = self._leases, self._ends
+        held = self._leases
+        last: int | None = None
         for lease in leases:
             job_id, attempt, until = lease
             have = held.get(job_id)
-            if have is None or until < have[2]:
-                if have is not None and have[1] > attempt:
+            if have is not None:
+                if have[1] > attempt:
                     continue
-                heappush(ends, (until, job_id))
-            elif have[1] > attempt:
-                continue
+                if until >= have[2]:
+                    held[job_id] = lease
+                    continue
             held[job_id] = lease
-        if len(ends) > 4 * len(held) + _SLACK:
-            self._rebuild()
+            if until != last:
+                last = until
+                jobs = self._new_place(until)
+            jobs.append(job_id)
+            self._placed += 1
+        if self._placed > 4 * len(held) + _SLACK:
+            # Jobs shorter than their lease leave their place behind: it would stay for the lease's whole length.
+            self._places, self._placed = [], 0
+            self._note(held.values())
 
     def end(self, leases: Sequence[tuple[str, int]]) -> None:
         """Forget the leases of attempts that have ended."""
@@ -48,30 +62,51 @@ class LeaseIndex:
 
     def over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
         """(job, attempt) of up to `most` leases that were over before that instant, the longest over first."""
-        ends = self._ends
-        found: dict[str, tuple[int, str]] = {}
-        while len(found) < most and self.next_end() is not None and ends[0][0] < before_ms:
-            entry = heappop(ends)
-            found[entry[1]] = entry
-        for entry in found.values():
-            heappush(ends, entry)
-        return [self._leases[job_id][:2] for job_id in found]
+        found: dict[str, int] = {}
+        seen: list[Place] = []
+        while len(found) < most and self.next_end() is not None and self._places[0][0] < before_ms:
+            place = heappop(self._places)
+            self._correct(place)
+            seen.append(place)
+            for job_id in place[2]:
+                found[job_id] = self._leases[job_id][1]
+        for place in seen:
+            heappush(self._places, place)
+        return list(found.items())[:most]
 
     def next_end(self) -> int | None:
         """The earliest end."""
-        held, ends = self._leases, self._ends
-        while ends:
-            until, job_id = ends[0]
-            lease = held.get(job_id)
-            if lease is None:
-                heappop(ends)
-            elif lease[2] != until:
-                heapreplace(ends, (lease[2], job_id))
-            else:
-                return until
+        held, places = self._leases, self._places
+        while places:
+            until, _, jobs = places[0]
+            if jobs:
+                lease = held.get(jobs[-1])
+                if lease is not None and lease[2] == until:
+                    return until
+                self._correct(places[0])
+            if not jobs:
+                heappop(places)
         return None
 
-    def _rebuild(self) -> None:
-        # Jobs shorter than their lease leave their place behind: without this a second's work would stay for the lease's length.
-        self._ends[:] = [(until, job_id) for job_id, _, until in self._leases.values()]
-        heapify(self._ends)
+    def _correct(self, place: Place) -> None:
+        """Only the jobs whose lease ends then stay in a place; renewed ones get a later one."""
+        until, _, jobs = place
+        leases = [lease for job_id in jobs if (lease := self._leases.get(job_id)) is not None]
+        self._placed -= len(jobs)
+        jobs[:] = [lease[0] for lease in leases if lease[2] == until]
+        self._placed += len(jobs)
+        self._note(lease for lease in leases if lease[2] != until)
+
+    def _note(self, leases: Iterable[tuple[str, int, int]]) -> None:
+        by_end: dict[int, list[str]] = {}
+        for job_id, _, until in leases:
+            if until not in by_end:
+                by_end[until] = self._new_place(until)
+            by_end[until].append(job_id)
+            self._placed += 1
+
+    def _new_place(self, until: int) -> list[str]:
+        self._serial += 1
+        jobs: list[str] = []
+        heappush(self._places, (until, self._serial, jobs))
+        return jobs

@@ -43,7 +43,7 @@ class Run:
         if not jobs:
             jobs.append(due)
             return not early or due < early[0]
-        if due > jobs[-1]:
+        if due[0] >= jobs[-1][0]:
             jobs.append(due)
             return False
         heappush(early, due)
@@ -66,6 +66,12 @@ class Run:
         """Move the head, and up to `most` jobs that are before `limit` (due_at, job), to `taken`; how many."""
         jobs, early = self.jobs, self.early
         pop = ready.pop
+        if limit is None and not early and not self.line.gone:
+            chunk = [jobs.popleft() for _ in range(min(most, len(jobs)))]
+            for due in chunk:
+                pop(due[1], None)
+            taken += chunk
+            return len(chunk)
         found = 0
         while found < most:
             if early and (not jobs or early[0] < jobs[0]):
@@ -120,6 +126,12 @@ class ReadyLine:
         if run is None:
             run = self.runs[priority] = Run(self, priority, self.group.next_serial())
         return run
+
+    def gained(self, count: int) -> tuple[ReadyLine, int]:
+        """So many jobs came; the line and their number, for whoever wakes waiting claims."""
+        self.count += count
+        self.tenant.count += count
+        return self, count
 
     def lost_one(self, ready: Ready) -> None:
         """A waiting job has left `ready`; its entry stays until it is passed over or swept out."""

@@ -59,12 +59,13 @@ class ReadyLines:
     def push(self, dues: Sequence[Due], *, unpark: bool) -> list[Due]:
         """Put jobs into their lines; answers the refused."""
         ready, lines, hand = self._ready, self._lines, self._hands.jobs
-        line_limit, tenant_limit = self._line_limit, self._tenant_limit
         refused: list[Due] = []
-        came: dict[ReadyLine, int] | None = {} if self._waiters else None
-        last = None
+        came: list[tuple[ReadyLine, int]] = []
+        last: Line | None = None
+        target: ReadyLine | None = None
+        last_priority, start, room = 0, 0, 0
         for due in dues:
-            _, job_id, version, line, priority = due
+            due_at, job_id, version, line, priority = due
             have = ready.get(job_id)
             if have is not None:
                 if have[2] >= version:
@@ -74,23 +75,27 @@ class ReadyLines:
                 if hand[job_id][2] < version:
                     self._newer[job_id] = due
                 continue
-            if line is not last:
-                last = line
+            if line is not last or priority != last_priority:
+                last, last_priority = line, priority
+                if room < start and target is not None:
+                    came.append(target.gained(start - room))
                 target = lines.get(line) or self._line(line)
-                tenant = target.tenant
-            if target.count >= line_limit or tenant.count >= tenant_limit or (target.parked and not unpark):
+                run = target.run(priority)
+                start = room = self._room(target, unpark)
+            if room <= 0:
                 refused.append(due)
                 continue
+            room -= 1
             ready[job_id] = due
-            target.count += 1
-            tenant.count += 1
-            run = target.runs.get(priority) or target.run(priority)
-            if run.put(due):
-                self._note(target, run, due)
-            if came is not None:
-                came[target] = came.get(target, 0) + 1
-        if came:
-            self._wake(came.items())
+            jobs = run.jobs
+            if jobs and due_at >= jobs[-1][0]:
+                jobs.append(due)
+            elif run.put(due):
+                self._note(run, due)
+        if room < start and target is not None:
+            came.append(target.gained(start - room))
+        if self._waiters:
+            self._wake(came)
         return refused
 
     def unpop(self, request_id: str) -> None:
@@ -236,34 +241,35 @@ class ReadyLines:
 
     def _put_back(self, dues: Sequence[Due]) -> None:
         """Jobs that were taken out before go back, whatever the limits say."""
-        came: dict[ReadyLine, int] = {}
+        came: list[tuple[ReadyLine, int]] = []
         for taken in dues:
             due = self._newer.pop(taken[1], taken)
             if due[1] in self._ready:
                 continue
             target = self._lines.get(due[3]) or self._line(due[3])
             self._ready[due[1]] = due
-            target.count += 1
-            target.tenant.count += 1
+            came.append(target.gained(1))
             run = target.run(due[4])
             if run.put(due):
-                self._note(target, run, due)
-            came[target] = came.get(target, 0) + 1
-        self._wake(came.items())
+                self._note(run, due)
+        self._wake(came)
 
     def _lose(self, have: Due) -> None:
         del self._ready[have[1]]
         self._lines[have[3]].lost_one(self._ready)
 
-    def _note(self, target: ReadyLine, run: Run, head: Due) -> None:
-        if target.line.handler == HTTP:
-            self._callbacks.note(target, run, head)
+    def _room(self, target: ReadyLine, unpark: bool) -> int:
+        if target.parked and not unpark:
+            return 0
+        return min(self._line_limit - target.count, self._tenant_limit - target.tenant.count)
+
+    def _note(self, run: Run, head: Due) -> None:
+        if run.line.line.handler == HTTP:
+            self._callbacks.note(run, head)
         else:
-            target.group.note(run, head)
+            run.line.group.note(run, head)
 
     def _wake(self, came: Iterable[tuple[ReadyLine, int]]) -> None:
-        if not self._waiters:
-            return
         now_ms = self._clock.now_ms()
         for target, count in came:
             line = target.line

@@ -7,20 +7,22 @@ leaves a lease that ends by itself; the same request again is answered by `recla
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from tocsin.model.job import Line
 from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.fire import has_expired, skip_expired
+from tocsin.store.sqlite.rows import SEPARATOR
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work, in_rounds, json_text
 
 _QUICK = block("jobs", "claim_quick")
 _THESE = block("jobs", "claim_these")
 _CLAIMED = block("jobs", "claimed")
-SEPARATOR = "\x1e"  # cannot occur in JSON text, RFC 8259 §7
 
 
 class Wanted(NamedTuple):
@@ -31,8 +33,8 @@ class Wanted(NamedTuple):
     lease_ms: int
 
 
-class Taken(NamedTuple):
-    """A claimed job as it was read, its definition not decoded yet."""
+class Head(Struct, array_like=True, frozen=True, gc=False):
+    """The numbers of a claimed job, as `jobs.claimed` gives them."""
 
     attempt: int
     tries: int
@@ -42,21 +44,20 @@ class Taken(NamedTuple):
     fire_at: int
     line_id: int
     progress: str | None
-    line: Line
-    doc: str
 
 
-_ROW = tuple[int, int, int, int, int, int, int, str | None]
-_ROWS = msgspec.json.Decoder(list[_ROW])
+# A claimed job as it was read: its numbers, its definition's text, and the lines of its batch by number.
+Taken = tuple[Head, str, dict[int, Line]]
+
+_HEADS = msgspec.json.Decoder(list[Head])
 
 
 def claim(work: Work, wanted: Sequence[Wanted]) -> list[Taken | None]:
     """QUEUED -> RUNNING; None: not waiting any more, or expired."""
-    ids = [one.job_id for one in wanted]
     if _take(work, wanted, _QUICK) == len(wanted):
-        rows = _read(work, ids)
-        if len(rows) == len(ids):
-            return list(rows)
+        taken = _read(work, [one.job_id for one in wanted])
+        if len(taken) == len(wanted):
+            return list(taken)
     work.undo()
     return in_rounds(wanted, lambda one: one.job_id, lambda part: _careful(work, part))
 
@@ -80,19 +81,19 @@ def _careful(work: Work, wanted: Sequence[Wanted]) -> list[Taken | None]:
         return [None] * len(wanted)
     _take(work, mine, _THESE)
     ids = [one.job_id for one in mine]
-    rows = _read(work, ids)
-    if len(rows) != len(ids):  # a definition that no JSON is: one job at a time, so that only its own claim fails
-        rows = [row for job_id in ids for row in _read(work, [job_id])]
-    got = dict(zip(ids, rows, strict=True))
+    taken = _read(work, ids)
+    if len(taken) != len(ids):  # a definition that is no JSON: one job at a time, so that only its own claim fails
+        taken = [one for job_id in ids for one in _read(work, [job_id])]
+    got = dict(zip(ids, taken, strict=True))
     return [got.get(one.job_id) for one in wanted]
 
 
 def _read(work: Work, ids: Sequence[str]) -> list[Taken]:
-    """What the claimed jobs are, in the order of `ids`; too few when their texts cannot be told apart."""
-    heads, text = work.row(_CLAIMED, json_text(ids), SEPARATOR)
-    rows = _ROWS.decode(heads)
-    docs = (text or "").split(SEPARATOR) if len(rows) > 1 else [text or ""]
-    if len(docs) != len(rows):
+    """What the claimed jobs are, in the order of `ids`; none when their texts cannot be told apart."""
+    numbers, joined = work.row(_CLAIMED, json_text(ids), SEPARATOR)
+    heads = _HEADS.decode(numbers)
+    docs = joined.split(SEPARATOR) if len(heads) > 1 else [joined or ""]
+    if len(docs) != len(heads):
         return []
-    line = work.lines.line
-    return [Taken(*row, line(row[6]), doc) for row, doc in zip(rows, docs, strict=True)]
+    lines = {line_id: work.lines.line(line_id) for line_id in {head.line_id for head in heads}}
+    return list(zip(heads, docs, repeat(lines)))

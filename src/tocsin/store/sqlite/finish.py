@@ -105,7 +105,7 @@ def _timer_row(work: Work, job: JobState) -> tuple[Any, ...]:
     ids = work.lines.ids(job.line)
     return (
         partition_of(job.job_id, work.partitions),
-        int(job.line.lane),
+        ids.lane,
         ids.tenant_id,
         job.due_at,
         job.job_id,

@@ -17,9 +17,10 @@ from tocsin.store.sqlite.finish import change, succeed
 from tocsin.store.sqlite.fire import fire
 from tocsin.store.sqlite.parking import park, unpark
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.requests import Kind
 from tocsin.store.sqlite.settings import SETTING
 from tocsin.store.sqlite.work import Work
-from tocsin.store.sqlite.writer import Kind, Writer
+from tocsin.store.sqlite.writer import Writer
 from tocsin.wire import Status
 
 # Ranks are the order of service; bounds fall from the end of a job's life to its beginning, so that under overload what was
@@ -42,6 +43,7 @@ class SqliteJobs:
 
     def __init__(self, writer: Writer, readers: Readers, partitions: int) -> None:
         self._writer, self._readers = writer, readers
+        self._upkeep = upkeep.Upkeep(writer)
         self.partitions = partitions
 
     @property
@@ -66,22 +68,23 @@ class SqliteJobs:
         return [None if one is None else self._claimed(job_id, one) for job_id, one in zip(job_ids, taken, strict=True)]
 
     def _claimed(self, job_id: str, taken: Taken) -> Claimed | None:
+        head, doc, lines = taken
         try:
-            definition = decode_definition(taken.doc)
+            definition = decode_definition(doc)
         except msgspec.DecodeError as exc:
-            self._readers.unreadable.note(taken.doc, exc)
+            self._readers.unreadable.note(doc, exc)
             return None
         return Claimed(
             job_id=job_id,
-            attempt=taken.attempt,
-            tries=taken.tries,
-            due_at=taken.due_at,
-            lease_until=taken.lease_until,
-            lease_ms=taken.lease_ms,
-            fire_at=taken.fire_at,
-            line=taken.line,
+            attempt=head.attempt,
+            tries=head.tries,
+            due_at=head.due_at,
+            lease_until=head.lease_until,
+            lease_ms=head.lease_ms,
+            fire_at=head.fire_at,
+            line=lines[head.line_id],
             definition=definition,
-            progress=None if taken.progress is None else taken.progress.encode(),
+            progress=None if head.progress is None else head.progress.encode(),
         )
 
     async def reclaim(self, jobs: Sequence[tuple[str, int]], worker: str) -> list[Claimed | None]:
@@ -101,7 +104,7 @@ class SqliteJobs:
         return await self._readers.run(reads.states(self._readers, job_ids))
 
     async def attempts(self, job_id: str) -> list[port.AttemptRecord]:
-        return await self._readers.run(reads.attempts(job_id))
+        return await self._readers.run(reads.attempts(self._readers, job_id))
 
     async def list_jobs(self, wanted: port.JobFilter, after: str | None, limit: int) -> port.JobPage:
         return await self._readers.run(lists.list_jobs(self._readers, wanted, after, limit))
@@ -156,7 +159,7 @@ class SqliteJobs:
         )
 
     async def sweep_void(self, partition: int, kind: port.TimerKind, last_bucket: int, limit: int) -> int:
-        return await upkeep.sweep_void(self._writer, partition, kind, last_bucket, limit)
+        return await self._upkeep.sweep_void(partition, kind, last_bucket, limit)
 
     async def watch(self, timers: Sequence[port.NewTimer]) -> None:
         await self._writer.submit(WATCH, timers)
@@ -165,7 +168,7 @@ class SqliteJobs:
         await self._writer.submit(UNWATCH, timers)
 
     async def floors(self) -> dict[int, int]:
-        return {partition: 0 for partition in range(self.partitions)} | await self._readers.run(reads.floors)
+        return dict.fromkeys(range(self.partitions), 0) | await self._readers.run(reads.floors)
 
     async def set_floor(self, partition: int, bucket: int) -> None:
         await self._writer.submit(upkeep.SLICE, [lambda work: timers.set_floor(work, partition, bucket)])
@@ -192,10 +195,10 @@ class SqliteJobs:
         return counts
 
     async def archive(self, finished_before: int, limit: int) -> int:
-        return await upkeep.archive(self._writer, finished_before, limit)
+        return await self._upkeep.archive(finished_before, limit)
 
     async def sweep_keys(self, limit: int) -> int:
-        return await upkeep.sweep_keys(self._writer, limit)
+        return await self._upkeep.sweep_keys(limit)
 
 
 def _pass(_: Work) -> None:
@@ -203,7 +206,8 @@ def _pass(_: Work) -> None:
 
 
 def _as_claimed(job: JobState) -> Claimed:
-    assert job.lease_until is not None and job.lease_ms is not None  # CHECK held_under_a_lease
+    assert job.lease_until is not None  # CHECK held_under_a_lease
+    assert job.lease_ms is not None
     return Claimed(
         job_id=job.job_id,
         attempt=job.attempt,

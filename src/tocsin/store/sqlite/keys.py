@@ -11,15 +11,15 @@ import msgspec
 from tocsin.store.port import KEY_KEPT_MS, Created, Key, Made, NewJob
 from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.statements import Many, block
-from tocsin.store.sqlite.work import Work
+from tocsin.store.sqlite.work import Work, json_text
 
 _ADD = Many("keys", "add")
 _PUT = Many("keys", "put")
 _FIND = Many("keys", "find")
-_EXPIRED = block("keys", "expired")
-_DELETE = Many("keys", "delete")
+_NEXT = block("keys", "next")
+_DELETE = block("keys", "delete")
 _FOUND = msgspec.json.Decoder(list[tuple[int, str, str, str, int]])
-_PAGE = msgspec.json.Decoder(list[tuple[int, str, str, int]])
+_PAGE = msgspec.json.Decoder(list[tuple[int, str, int]])
 
 
 class Binding(NamedTuple):
@@ -80,20 +80,16 @@ def _bindings(work: Work, jobs: Sequence[NewJob]) -> dict[tuple[int, bytes], Bin
     return found
 
 
-def sweep(work: Work, after: tuple[int, int, str] | None, limit: int) -> tuple[int, int, tuple[int, int, str] | None]:
-    """Look at up to `limit` expired bindings beyond `after` and delete those whose job has ended: looked at, deleted, and
-    the last one looked at (None: there are no more)."""
-    expires_at, tenant_id, text_hash = after or (-1, -1, "")
-    page = _PAGE.decode(work.row(_EXPIRED, work.now, expires_at, tenant_id, bytes.fromhex(text_hash), limit)[0])
-    looks = work.look([job_id for _, _, job_id, _ in page])
-    ended = [
-        (tenant, bytes.fromhex(name))
-        for (tenant, name, _, _), look in zip(page, looks, strict=True)
-        if look.status in (0, codes.DEAD)
-    ]
-    _DELETE.run(work.conn, ended)
-    last = (page[-1][3], page[-1][0], page[-1][1]) if len(page) == limit else None
-    return len(page), len(ended), last
+def sweep(work: Work, after: int, rows: int) -> tuple[int, int | None]:
+    """Look at the next bindings beyond `after` and delete those that have expired and whose job has ended: how many went, and
+    where to go on (None: what follows has not expired)."""
+    page = _PAGE.decode(work.row(_NEXT, after, rows)[0])
+    old = [(number, job_id) for number, job_id, expires_at in page if expires_at <= work.now]
+    looks = work.look([job_id for _, job_id in old])
+    ended = [number for (number, _), look in zip(old, looks, strict=True) if look.status in (0, codes.DEAD)]
+    if ended:
+        work.write(_DELETE, json_text(ended))
+    return len(ended), page[-1][0] if len(old) == rows else None
 
 
 def _rows(work: Work, jobs: Sequence[NewJob]) -> list[tuple[int, bytes, bytes, str, int]]:

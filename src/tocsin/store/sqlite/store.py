@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from tocsin.clock import Clock, Entropy
@@ -13,17 +14,18 @@ from tocsin.store.sqlite.jobs import KINDS, SqliteJobs
 from tocsin.store.sqlite.lines import Interner
 from tocsin.store.sqlite.migrate import identify, migrate
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.settings import SqliteSettings
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work
-from tocsin.store.sqlite.writer import RAISES, Kind, OnStep, Writer
+from tocsin.store.sqlite.writer import OnStep, Writer
 
 _PING_SQL = block("identity", "ping")
 
 
-def _ping(work: Work, pings: object) -> list[None]:
+def _ping(work: Work, pings: Sequence[None]) -> list[None]:
     work.write(_PING_SQL, work.now)
-    return [None] * len(pings)  # type: ignore[arg-type]
+    return list(pings)
 
 
 PING: Kind[None, None] = Kind("ping", 0, _ping, RAISES, None)

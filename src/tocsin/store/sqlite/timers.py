@@ -31,15 +31,8 @@ class Swept(NamedTuple):
 def watch(work: Work, timers: Sequence[NewTimer]) -> list[None]:
     """Write watch timers in the bucket of max(time, now)."""
     rows = [
-        (
-            partition_of(timer.job_id, work.partitions),
-            int(timer.line.lane),
-            work.lines.ids(timer.line).tenant_id,
-            timer.time,
-            timer.job_id,
-            timer.version,
-        )
-        for timer in timers
+        (partition_of(timer.job_id, work.partitions), ids.lane, ids.tenant_id, timer.time, timer.job_id, timer.version)
+        for timer, ids in ((timer, work.lines.ids(timer.line)) for timer in timers)
     ]
     _WATCH.run(work.conn, sorted(rows), work.now)
     return [None] * len(rows)
@@ -57,7 +50,7 @@ def _key(work: Work, timer: TimerRow) -> tuple[Any, ...]:
         partition_of(timer.job_id, work.partitions),
         codes.KIND_CODE[timer.kind],
         timer.bucket,
-        timer.lane,
+        int(timer.lane),
         work.lines.tenant_id(timer.tenant),
         timer.time,
         timer.job_id,

@@ -142,8 +142,6 @@ CREATE TABLE finished (
     CONSTRAINT status_is_terminal CHECK (status BETWEEN 6 AND 9)
 ) WITHOUT ROWID, STRICT;
 
-CREATE INDEX finished_by_time ON finished (finished_at);
-
 CREATE TABLE attempts (
     job         TEXT    NOT NULL,
     attempt     INTEGER NOT NULL,
@@ -158,18 +156,18 @@ CREATE TABLE attempts (
     PRIMARY KEY (job, attempt)
 ) WITHOUT ROWID, STRICT;
 
--- Idempotency keys, by tenant and a hash of the key's text.
+-- Idempotency keys, by tenant and a hash of the key's text. Rows are appended, so they expire in the order of their numbers,
+-- and only the small unique index is written at random places.
 
 CREATE TABLE keys (
+    number     INTEGER NOT NULL PRIMARY KEY,
     tenant_id  INTEGER NOT NULL,
     hash       BLOB    NOT NULL,
     body_hash  BLOB    NOT NULL,
     job        TEXT    NOT NULL,
     expires_at INTEGER NOT NULL,
-    PRIMARY KEY (tenant_id, hash)
-) WITHOUT ROWID, STRICT;
-
-CREATE INDEX keys_by_expiry ON keys (expires_at);
+    UNIQUE (tenant_id, hash)
+) STRICT;
 
 -- Settings.
 

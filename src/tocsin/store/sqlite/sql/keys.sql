@@ -14,17 +14,11 @@ SELECT json_group_array(json_array(k.tenant_id, hex(k.hash), hex(k.body_hash), k
 FROM asked
 CROSS JOIN keys AS k ON k.tenant_id = asked.tenant_id AND k.hash = asked.hash;
 
--- name: expired
--- ?1 now, ?2 ?3 ?4 the last one looked at, ?5 limit; by keys_by_expiry
-SELECT json_group_array(json_array(tenant_id, hex(hash), job, expires_at))
-FROM (
-    SELECT tenant_id, hash, job, expires_at
-    FROM keys
-    WHERE expires_at <= ?1 AND (expires_at, tenant_id, hash) > (?2, ?3, ?4)
-    ORDER BY expires_at, tenant_id, hash
-    LIMIT ?5
-);
+-- name: next
+-- ?1 above this number, ?2 limit; the oldest first
+SELECT json_group_array(json_array(number, job, expires_at))
+FROM (SELECT number, job, expires_at FROM keys WHERE number > ?1 ORDER BY number LIMIT ?2);
 
 -- name: delete
--- each row: tenant_id, hash
-DELETE FROM keys WHERE (tenant_id, hash) IN (VALUES [[({1}, {2})]]);
+-- ?1 numbers
+DELETE FROM keys WHERE number IN (SELECT value FROM json_each(?1));

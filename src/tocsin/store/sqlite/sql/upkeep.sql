@@ -1,9 +1,9 @@
 -- Deleting what is past its retention (upkeep.py).
 
--- name: old_finished
--- ?1 before this instant, ?2 limit; by finished_by_time
-SELECT json_group_array(json_array(queue_id, id))
-FROM (SELECT queue_id, id FROM finished WHERE finished_at < ?1 ORDER BY finished_at LIMIT ?2);
+-- name: next_finished
+-- ?1 above this ID, ?2 below this ID, ?3 limit. A job that finished before an instant was made before it, so its ID is lower.
+SELECT json_group_array(json_array(queue_id, id, finished_at))
+FROM (SELECT queue_id, id, finished_at FROM finished WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3);
 
 -- name: old_dead
 -- ?1 before this instant, ?2 limit; by dead_jobs, queue by queue
