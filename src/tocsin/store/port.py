@@ -22,20 +22,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
 from tocsin.model.job import Definition, JobState, Line
+from tocsin.model.timer import FAR as FAR
+from tocsin.model.timer import Due as Due
+from tocsin.model.timer import TimerKey as TimerKey
 from tocsin.wire import Outcome, Status
 
 FIRE: Final = "fire"
 WATCH: Final = "watch"
 TimerKind = Literal["fire", "watch"]
-# (bucket, lane, tenant, time, job, version): the order of reading. The order among tenants is the adapter's own, but
-# `(bucket, lane, tenant, FAR, "", 0)` is behind everything of that tenant in that bucket and lane, for every adapter.
-TimerKey = tuple[int, int, str, int, str, int]
-FAR = (1 << 62) - 1
 KEY_KEPT_MS = 7 * 86_400_000  # an idempotency key stays bound so long, and while its job lives
 FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which doubles from there
 
@@ -82,16 +81,6 @@ class Created(Struct, frozen=True, gc=False):
 
     made: Made
     job_id: str
-
-
-class Due(NamedTuple):
-    """ "Look at this job at that time", as the near tier holds it: a plain tuple, so that a million of them are cheap."""
-
-    due_at: int
-    job_id: str
-    version: int
-    line: Line
-    priority: int
 
 
 class Fired(Enum):

@@ -61,9 +61,7 @@ class DueSetsMachine(RuleBasedStateMachine):
     def take(self, most: int, wanted: set[int]) -> None:
         now = self.clock.now_ms()
         ready = [
-            due
-            for due in self.waiting.values()
-            if due.due_at <= now and partition_of(due.job_id, PARTITIONS) in wanted
+            due for due in self.waiting.values() if due.due_at <= now and partition_of(due.job_id, PARTITIONS) in wanted
         ]
         taken = run(self.near.take(sorted(wanted), now, most))
         assert len(taken) == min(most, len(ready))
