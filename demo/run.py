@@ -321,13 +321,13 @@ def survives_a_kill(story: Story) -> None:
     """kill -9 while jobs wait; some fall due while nobody is there."""
     server = story.server
     down_at = datetime.now(UTC) + timedelta(seconds=1)
-    story.say(f"{WAITING} jobs, due from one to four seconds from now; then the server is killed (kill -9)")
+    story.say(f"{WAITING} jobs, due from one to seven seconds from now; then the server is killed (kill -9)")
     jobs = [
         {
             "queue": QUEUE,
             "target": task("orders.confirm"),
             "payload": {"n": n},
-            "run_at": (down_at + timedelta(seconds=0.2 + 3 * n / WAITING)).isoformat(),
+            "run_at": (down_at + timedelta(seconds=0.2 + 6 * n / WAITING)).isoformat(),
         }
         for n in range(WAITING)
     ]
