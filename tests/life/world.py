@@ -1,7 +1,7 @@
 """A process of Tocsin in a test: the real stages over a store and a near tier that can be lost, in virtual time.
 
-A `World` is what outlives the process (the clock, the store's contents, the faults); `start` puts a process together as the composition
-root does and recovers. `crash` leaves everything in memory behind, as a kill does. Stages are stepped by hand (`settle`, `step`), so a
+A `World` is what outlives the process (the clock, the store's contents, the faults); `start` puts a process together as the
+composition root does and recovers; a restart leaves everything in memory behind, as a kill does. Stages are stepped by hand, so a
 test says exactly what happened in which order.
 """
 
