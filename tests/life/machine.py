@@ -70,6 +70,8 @@ class Life(RuleBasedStateMachine):
         self._run(self.world.start())
         for tenant, delay_s in (("acme", 0), ("acme", 5), ("bolt", 0)):
             self._got_made(self._run(self.world.try_create(tenant, delay_s=delay_s)))
+        self._run(self.ledger.check(self.accepted))
+        self._got(self._run(self.world.claim()), None)
 
     # clients
 

@@ -7,6 +7,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.life.machine import Life
+from tests.life.sqliteworld import LifeOnSqlite
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 LENGTH = settings(
@@ -18,3 +19,6 @@ LENGTH = settings(
 
 TestLifeWithoutTransactions = Life.TestCase
 TestLifeWithoutTransactions.settings = LENGTH
+
+TestLifeOnSqlite = LifeOnSqlite.TestCase
+TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 4)
