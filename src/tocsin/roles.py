@@ -270,6 +270,7 @@ async def embedded_executor(process: Process) -> Executor:
         AsgiTransport(process.app, await executor_token(process)),
         Guard(parse_allowances(process.settings.callback_allow)),
         concurrency=process.settings.executor_concurrency,
+        grace_s=process.settings.drain_s,
         entropy=process.entropy,
     )
 
@@ -353,9 +354,13 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
     assert settings.url is not None, "checked with the settings"
     transport = HttpTransport(settings.url, settings.token)
     executor = Executor(
-        transport, Guard(parse_allowances(settings.callback_allow)), concurrency=settings.executor_concurrency
+        transport,
+        Guard(parse_allowances(settings.callback_allow)),
+        concurrency=settings.executor_concurrency,
+        grace_s=settings.drain_s,
     )
     calling = asyncio.create_task(executor.serve())
+    gc.freeze()
     on_ready(Serving(url=settings.url, token=None, signing_secret=None, data=settings.data))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)

@@ -128,24 +128,23 @@ async def test_bad_endpoints_harm_no_good_ones(server, endpoints):
         writer.write(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000)
         await writer.drain()
 
+    hanging = {"silent": silent, "drip": drip}
     bad = {
-        "silent": (silent, "retryable_failure", 3.0),
-        "drip": (drip, "retryable_failure", 3.0),
-        "huge": (huge, "succeeded", 30.0),
-        "headers": (many_headers, "retryable_failure", 30.0),
-        "redirect": (plain(302, Location="/again"), "fatal_failure", 30.0),
+        "huge": (huge, "succeeded"),
+        "headers": (many_headers, "retryable_failure"),
+        "redirect": (plain(302, Location="/again"), "fatal_failure"),
     }
+    urls = {name: await endpoints.url(endpoint) for name, endpoint in hanging.items()}
+    urls |= {name: await endpoints.url(endpoint) for name, (endpoint, _) in bad.items()}
     good = await endpoints.url(plain(200))
-    urls = {name: await endpoints.url(endpoint) for name, (endpoint, _, _) in bad.items()}
     async with executing(server):
-        server.offer(*(to(name, url, timeout_s=bad[name][2]) for _ in range(50) for name, url in urls.items()))
+        server.offer(*(to(name, url) for _ in range(50) for name, url in urls.items()))
         server.offer(*(to("good", good) for _ in range(50)))
-        await server.until(lambda: len(server.outcomes("good")) == 50)
-        assert server.outcomes("silent") == server.outcomes("drip") == []
-        await server.reported(300)
-    assert server.outcomes("good") == ["succeeded"] * 50
-    for name, (_, outcome, _) in bad.items():
-        assert server.outcomes(name) == [outcome] * 50, name
+        await server.reported(200)
+        # The others are still at it, and it has harmed nobody.
+        assert server.outcomes("good") == ["succeeded"] * 50
+        for name, (_, outcome) in bad.items():
+            assert server.outcomes(name) == [outcome] * 50, name
 
 
 async def test_a_host_that_hangs_gets_its_share_and_the_rest_goes_back_unharmed(server, endpoints):

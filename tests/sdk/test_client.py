@@ -103,7 +103,7 @@ async def test_lists_are_read_page_by_page(client):
     made = [await client.jobs.create(queue="q", handler="h", delay=60, tags={"n": str(n)}) for n in range(7)]
     await client.jobs.create(queue="other", handler="h", delay=60)
     listed = [job.job_id async for job in client.jobs.list(queue="q", page=3)]
-    assert listed == [job.job_id for job in reversed(made)]
+    assert listed == sorted((job.job_id for job in made), reverse=True)
     tagged = [job.job_id async for job in client.jobs.list(tags={"n": "4"}, status="SCHEDULED")]
     assert tagged == [made[4].job_id]
 
@@ -142,7 +142,7 @@ async def test_dead_letters_are_listed_redriven_and_discarded(client):
     jobs = [await client.jobs.create(queue="q", handler="h", payload=n) for n in range(3)]
     for claimed in await client.queues.claim("q", worker="w", max=3):
         await client.attempts.complete(claimed.lease_token, "fatal_failure", error="no such invoice")
-    assert [job.payload async for job in client.dead.list("q")] == [2, 1, 0]
+    assert {job.payload async for job in client.dead.list("q")} == {0, 1, 2}
     tried = await client.dead.redrive("q", filter={"error_contains": "invoice"}, dry_run=True)
     assert (tried.matched, tried.redriven) == (3, 0)
     assert (await client.dead.redrive("q", job_ids=[jobs[0].job_id])).redriven == 1
@@ -191,11 +191,11 @@ async def test_a_worker_does_the_job_when_its_time_has_come(server, client):
             raise tocsin.Retry("not yet", after=60)
         return "done"
 
-    job = await client.jobs.create(queue="billing", handler="h", payload={"n": 1}, delay=900)
+    job = await client.jobs.create(queue="billing", handler="h", payload={"n": 1}, delay=20)
     async with server.running(worker):
-        await server.advance(minutes=14)
+        await server.advance(19)
         assert seen == []
-        await server.advance(minutes=30)
+        await server.advance(minutes=2)
     done = await client.jobs.get(job.job_id)
     assert (done.status, done.result, done.last_error) == ("SUCCEEDED", "done", "not yet")
     assert seen == [({"n": 1}, 1, None), ({"n": 1}, 2, "half way")]

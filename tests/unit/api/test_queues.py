@@ -42,6 +42,7 @@ async def test_a_pause_that_has_run_out_is_not_shown(desk, http):
         ({"lease_s": 601}, "/lease_s"),
         ({"paused": "yes"}, "/paused"),
         ({"pause_until": "2026-01-01"}, "/pause_until"),
+        ({"pause_until": "9999-12-31T23:59:59-10:00"}, "/pause_until"),
         ({"retry": {"initial_backoff_s": 601}}, "/retry/initial_backoff_s"),
         ({"retry": {"max_backoff_s": 9}}, "/retry/initial_backoff_s"),
         ({"max_concurrency": 5}, "/max_concurrency"),

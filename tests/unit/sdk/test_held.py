@@ -49,9 +49,9 @@ def test_a_renewal_counts_from_when_it_was_sent_and_never_takes_trust_away():
 def test_the_time_out_counts_from_the_start_but_ends_before_the_servers_own():
     one = held(timeout_s=60)
     one.started(103)
-    assert (one.deadline, one.allowed_s) == (163, 60)
+    assert one.deadline == 163
     one.started(150)
-    assert (one.deadline, one.allowed_s) == (168, 18)
+    assert one.deadline == 168
 
 
 @pytest.mark.parametrize(

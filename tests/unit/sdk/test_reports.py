@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -32,6 +34,14 @@ TOKEN = "a-token.of_the-server"
 def test_only_what_says_something_travels(report, body):
     assert json.loads(report.body(TOKEN)) == {**body, "token": TOKEN}
     msgspec.json.decode(report.body(TOKEN), type=wire.TokenCompletion)
+
+
+@pytest.mark.parametrize(
+    ("after", "sent"),
+    [(timedelta(minutes=1), 60), (0, 0), (1.5, 1.5), (-1, None), (math.nan, None), (math.inf, None), ("5", None)],
+)
+def test_a_pause_that_makes_no_sense_does_not_spoil_the_report(after, sent):
+    assert reports.failed("no", retry_after_s=after).retry_after_s == sent
 
 
 def test_a_shared_report_does_not_remember_a_token():

@@ -44,7 +44,8 @@ def _judge(beat: Beat, job: Look, now: int, ended: bool) -> Beaten | NotYours:
         return NotYours.UNKNOWN
     if job.status not in (codes.RUNNING, codes.CANCEL_REQUESTED) or job.attempt != beat.attempt:
         return NotYours.SUPERSEDED
-    assert job.claimed_at is not None and job.lease_ms is not None  # CHECK held_under_a_lease
+    assert job.claimed_at is not None  # CHECK held_under_a_lease
+    assert job.lease_ms is not None
     most = job.claimed_at + job.timeout_ms + GRACE_MS
     if now >= most:
         return NotYours.TIMED_OUT

@@ -44,6 +44,11 @@ def is_damage(exc: sqlite3.Error) -> bool:
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
+def _text(raw: bytes) -> str:
+    """A stored text; what is not UTF-8 (no program of ours writes it) is replaced, so that it can only spoil its own row."""
+    return raw.decode("utf-8", "replace")
+
+
 def check_place(path: Path) -> None:
     """Raise ConfigError unless a store can be kept at `path`, StoreCorrupt if another kind of file is there."""
     folder = path.parent
@@ -76,6 +81,7 @@ def open_writer(path: Path) -> Connection:
         conn.execute("PRAGMA journal_mode = WAL")
     except sqlite3.Error as exc:
         raise opening_failed(path, exc) from exc
+    conn.text_factory = _text
     for pragma in (
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
@@ -98,6 +104,7 @@ def open_reader(path: Path, expired: Callable[[], bool]) -> Connection:
         check_same_thread=False,
         cached_statements=128,
     )
+    conn.text_factory = _text
     for pragma in ("query_only = ON", "cache_size = -16384", "temp_store = MEMORY", "trusted_schema = OFF"):
         conn.execute(f"PRAGMA {pragma}")
     conn.set_progress_handler(expired, 20_000)

@@ -67,9 +67,7 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> bool:
         line_id, queue_id, tenant_id, lane = ids_of(job.line)
         status = codes.QUEUED if job.queued else codes.SCHEDULED
         bodies.append((queue_id, job_id, definition))
-        rows.append(
-            (job_id, queue_id, line_id, job.priority, status, fire_at, job.expires_at, timeout_of(definition))
-        )
+        rows.append((job_id, queue_id, line_id, job.priority, status, fire_at, job.expires_at, timeout_of(definition)))
         timers.append((partition_of(job_id, partitions), lane, tenant_id, fire_at, job_id))
     timers.sort()
     count = len(jobs)

@@ -1,4 +1,7 @@
-"""Reading timers: ahead, for the near tier, and behind, for the recheck. Pages are bounded by the timers read, not by those found."""
+"""Reading timers: ahead, for the near tier, and behind, for the recheck.
+
+Pages are bounded by the timers that are read, not by those that are found, so a page may be short or empty and go on.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ import msgspec
 
 from tocsin.store.port import Due, DuePage, StatePage, TimerKey, TimerKind, TimerRow
 from tocsin.store.sqlite import codes
-from tocsin.store.sqlite.lines import find_tenant, tenant_name
+from tocsin.store.sqlite.lines import find_tenant
 from tocsin.store.sqlite.reads import Readers
-from tocsin.store.sqlite.rows import SEPARATOR, job_state, split
+from tocsin.store.sqlite.rows import DAMAGE, SEPARATOR, job_state, split
 from tocsin.store.sqlite.statements import block
 
 _DUE = block("reads", "due")
@@ -121,29 +124,35 @@ def _timers(
         job = job_state(record, doc, line, readers.unreadable)
         if job is None and record:
             continue  # it cannot be read: its timer stays, and is seen again by every look below the floor
+        try:
+            tenant = readers.names.tenant(conn, tenant_id)
+        except DAMAGE as exc:
+            readers.unreadable.note(job_id, exc)
+            continue
         found.append(
             TimerRow(
                 kind=kind,
                 bucket=bucket,
                 time=time,
-                tenant=tenant_name(conn, tenant_id),
+                tenant=tenant,
                 lane=lane,
                 job_id=job_id,
                 version=version,
                 job=job,
             )
         )
-    return StatePage(timers=found, next_key=_key(conn, keys[-1]) if len(keys) == limit else None)
+    return StatePage(timers=found, next_key=_key(readers, conn, keys[-1]) if len(keys) == limit else None)
 
 
 def _page(readers: Readers, conn: Connection, rows: list[Any], limit: int, least: int) -> DuePage:
-    line = readers.names.line
-    dues = [
-        Due(time, job_id, version, line(conn, line_id), priority)
-        for _, _, _, time, job_id, version, line_id, priority in rows
-        if line_id is not None and time >= least
-    ]
-    return DuePage(dues=dues, next_key=_key(conn, rows[-1][:6]) if len(rows) == limit else None)
+    line, dues = readers.names.line, list[Due]()
+    for _, _, _, time, job_id, version, line_id, priority in rows:
+        if line_id is not None and time >= least:
+            try:
+                dues.append(Due(time, job_id, version, line(conn, line_id), priority))
+            except DAMAGE as exc:
+                readers.unreadable.note(job_id, exc)
+    return DuePage(dues=dues, next_key=_key(readers, conn, rows[-1][:6]) if len(rows) == limit else None)
 
 
 def _from(conn: Connection, first: int, after: TimerKey | None) -> _Key:
@@ -154,7 +163,7 @@ def _from(conn: Connection, first: int, after: TimerKey | None) -> _Key:
     return (bucket, lane, find_tenant(conn, tenant) or 0, time, job_id, version)
 
 
-def _key(conn: Connection, key: _Key) -> TimerKey:
+def _key(readers: Readers, conn: Connection, key: _Key) -> TimerKey:
     """The key as the port knows it, with the tenant's name."""
     bucket, lane, tenant_id, time, job_id, version = key
-    return (bucket, lane, tenant_name(conn, tenant_id), time, job_id, version)
+    return (bucket, lane, readers.names.tenant(conn, tenant_id), time, job_id, version)

@@ -17,9 +17,10 @@ from tocsin.store.sqlite.finish import change, succeed
 from tocsin.store.sqlite.fire import fire
 from tocsin.store.sqlite.parking import park, unpark
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.requests import Kind
 from tocsin.store.sqlite.settings import SETTING
 from tocsin.store.sqlite.work import Work
-from tocsin.store.sqlite.writer import Kind, Writer
+from tocsin.store.sqlite.writer import Writer
 from tocsin.wire import Status
 
 # Ranks are the order of service; bounds fall from the end of a job's life to its beginning, so that under overload what was
@@ -106,7 +107,7 @@ class SqliteJobs:
         return await self._readers.run(reads.states(self._readers, job_ids))
 
     async def attempts(self, job_id: str) -> list[port.AttemptRecord]:
-        return await self._readers.run(reads.attempts(job_id))
+        return await self._readers.run(reads.attempts(self._readers, job_id))
 
     async def list_jobs(self, wanted: port.JobFilter, after: str | None, limit: int) -> port.JobPage:
         return await self._readers.run(lists.list_jobs(self._readers, wanted, after, limit))
@@ -208,7 +209,8 @@ def _pass(_: Work) -> None:
 
 
 def _as_claimed(job: JobState) -> Claimed:
-    assert job.lease_until is not None and job.lease_ms is not None  # CHECK held_under_a_lease
+    assert job.lease_until is not None  # CHECK held_under_a_lease
+    assert job.lease_ms is not None
     return Claimed(
         job_id=job.job_id,
         attempt=job.attempt,

@@ -101,9 +101,20 @@ class LineNames:
 
     def __init__(self) -> None:
         self._lines: dict[int, Line] = {}
+        self._tenants: dict[int, str] = {}
+
+    def tenant(self, conn: Connection, tenant_id: int) -> str:
+        """The tenant of that number; LookupError if there is none, which only damage can cause."""
+        tenant = self._tenants.get(tenant_id)
+        if tenant is None:
+            row = conn.execute(_TENANT, (tenant_id,)).fetchone()
+            if row is None:
+                raise LookupError(f"tenant {tenant_id} is missing from the store")
+            tenant = self._tenants[tenant_id] = str(row[0])
+        return tenant
 
     def line(self, conn: Connection, line_id: int) -> Line:
-        """The line of that number; LookupError if there is none, which only damage can cause."""
+        """The line of that number; LookupError or ValueError if there is none, which only damage can cause."""
         line = self._lines.get(line_id)
         if line is None:
             row = conn.execute(_LINE, (line_id,)).fetchone()
@@ -119,6 +130,7 @@ class LineNames:
     def forget(self) -> None:
         """Start anew."""
         self._lines.clear()
+        self._tenants.clear()
 
 
 def find_tenant(conn: Connection, tenant: str) -> int | None:
@@ -127,12 +139,13 @@ def find_tenant(conn: Connection, tenant: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def tenant_name(conn: Connection, tenant_id: int) -> str:
-    """The name behind a tenant's number."""
-    row = conn.execute(_TENANT, (tenant_id,)).fetchone()
-    if row is None:
-        raise LookupError(f"tenant {tenant_id} is missing from the store")
-    return str(row[0])
+def find_line(conn: Connection, line: Line) -> int | None:
+    """The number of a line, if it has one."""
+    for queue_id in find_queues(conn, line.tenant, line.queue):
+        row = conn.execute(_LINE_ID, (queue_id, int(line.lane), line.handler, line.hold, int(line.suspect))).fetchone()
+        if row is not None:
+            return int(row[0])
+    return None
 
 
 def queue_name(conn: Connection, queue_id: int) -> tuple[str, str]:
@@ -148,4 +161,4 @@ def find_queues(conn: Connection, tenant: str, queue: str | None) -> list[int]:
     return [int(row[0]) for row in conn.execute(_QUEUES, (tenant, queue))]
 
 
-__all__ = ["Interner", "LineIds", "LineNames", "find_queues", "find_tenant", "queue_name", "tenant_name"]
+__all__ = ["Interner", "LineIds", "LineNames", "find_line", "find_queues", "find_tenant", "queue_name"]

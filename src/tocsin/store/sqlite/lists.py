@@ -6,7 +6,9 @@ one snapshot: so each job is seen exactly once, also while it moves from `jobs` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import islice
 from sqlite3 import Connection
 
 from tocsin.model.ids import id_bound
@@ -14,7 +16,7 @@ from tocsin.model.job import JobState
 from tocsin.store.port import DeadFilter, JobFilter, JobPage
 from tocsin.store.sqlite.lines import find_queues
 from tocsin.store.sqlite.reads import Readers, states
-from tocsin.store.sqlite.rows import SEPARATOR, job_state, split
+from tocsin.store.sqlite.rows import SEPARATOR, split
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import json_text
 
@@ -37,45 +39,32 @@ def list_jobs(readers: Readers, wanted: JobFilter, after: str | None, limit: int
         if wanted.created_before is not None:
             below = min(below, id_bound(wanted.created_before))
         least = "" if wanted.created_after is None else id_bound(wanted.created_after)
+        page = max(1, min(limit + 1, MOST_ROWS // max(len(queues), 1)))
+        walks = [_walk(conn, queue_id, below, least, page) for queue_id in queues]
+        ids = islice(heapq.merge(*walks, reverse=True), MOST_ROWS)
         found: list[JobState] = []
-        looked = 0
-        while looked < MOST_ROWS:
-            size = min(_CHUNK, MOST_ROWS - looked, limit if _matches_all(wanted) else _CHUNK)
-            ids, more = _newest(conn, queues, below, least, size)
-            looked += len(ids)
-            for job_id, job in zip(ids, states(readers, ids)(conn), strict=True):
-                below = job_id
+        looked, last = 0, None
+        while chunk := list(islice(ids, min(_CHUNK, limit))):
+            looked += len(chunk)
+            for job_id, job in zip(chunk, states(readers, chunk)(conn), strict=True):
+                last = job_id
                 if job is not None and _matches(job, wanted):
                     found.append(job)
                     if len(found) == limit:
                         return JobPage(jobs=found, after=job_id)
-            if not more:
-                return JobPage(jobs=found, after=None)
-        return JobPage(jobs=found, after=below)
+        return JobPage(jobs=found, after=last if looked == MOST_ROWS else None)
 
     return read
 
 
-def _newest(conn: Connection, queues: list[int], below: str, least: str, count: int) -> tuple[list[str], bool]:
-    """The next IDs of these queues below an ID, newest first, and whether there may be more.
-
-    Each queue gives an equal part of `count`; what lies below the end of a queue that has given its part waits for the next
-    turn, because that queue may have IDs in between.
-    """
-    part = max(2, count // max(len(queues), 1))
-    ids: list[str] = []
-    horizon = ""
-    for queue_id in queues:
-        page = split(conn.execute(_IDS, (SEPARATOR, queue_id, below, least, part)).fetchone()[0])
-        ids += page
-        if len(page) == part:
-            horizon = max(horizon, page[-1])
-    ids.sort(reverse=True)
-    return [job_id for job_id in ids if job_id >= horizon][:count], bool(horizon) or len(ids) > count
-
-
-def _matches_all(wanted: JobFilter) -> bool:
-    return wanted.status is None and wanted.schedule_id is None and not wanted.tags
+def _walk(conn: Connection, queue_id: int, below: str, least: str, page: int) -> Iterator[str]:
+    """The IDs of one queue, newest first, read page by page."""
+    while True:
+        ids = split(conn.execute(_IDS, (SEPARATOR, queue_id, below, least, page)).fetchone()[0])
+        yield from ids
+        if len(ids) < page:
+            return
+        below = ids[-1]
 
 
 def _matches(job: JobState, wanted: JobFilter) -> bool:
@@ -92,16 +81,11 @@ def list_dead(
     """Dead letters of a queue, newest death first."""
 
     def read(conn: Connection) -> list[JobState]:
-        found: list[JobState] = []
-        line = readers.line(conn)
+        ids: list[str] = []
         for queue_id in find_queues(conn, wanted.tenant, wanted.queue):
             values = _dead_values(queue_id, wanted, after)
-            joined, docs = conn.execute(_DEAD, (SEPARATOR, *values, limit)).fetchone()
-            for record, doc in zip(split(joined), split(docs), strict=True):
-                job = job_state(record, doc, line, readers.unreadable)
-                if job is not None:
-                    found.append(job)
-        return found
+            ids += split(conn.execute(_DEAD, (SEPARATOR, *values, limit)).fetchone()[0])
+        return [job for job in states(readers, ids)(conn) if job is not None]
 
     return read
 

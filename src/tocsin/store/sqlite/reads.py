@@ -24,8 +24,8 @@ from tocsin.model.job import JobState, Line
 from tocsin.store.port import AttemptRecord, Due, Parked
 from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.connection import is_damage, open_reader
-from tocsin.store.sqlite.lines import LineNames, queue_name
-from tocsin.store.sqlite.rows import SEPARATOR, Unreadable, job_state, split
+from tocsin.store.sqlite.lines import LineNames, find_line, queue_name
+from tocsin.store.sqlite.rows import DAMAGE, SEPARATOR, Unreadable, job_state, split
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import json_text
 from tocsin.wire import Status
@@ -43,7 +43,7 @@ _FLOORS = block("timers", "floors")
 _PARKED = block("parking", "of_line")
 _PARKED_LINES = block("parking", "lines")
 _COUNT = msgspec.json.Decoder(list[tuple[int, int, int]])
-_PARKED_ROWS = msgspec.json.Decoder(list[tuple[int, str, int, int, int, int]])
+_PARKED_ROWS = msgspec.json.Decoder(list[tuple[int, str, int, int, int]])
 
 Result = TypeVar("Result")
 
@@ -157,26 +157,30 @@ def reclaim(
     return read
 
 
-def attempts(job_id: str) -> Callable[[Connection], list[AttemptRecord]]:
+def attempts(readers: Readers, job_id: str) -> Callable[[Connection], list[AttemptRecord]]:
     """The ended attempts of a job, oldest first."""
 
     def read(conn: Connection) -> list[AttemptRecord]:
-        return [
-            AttemptRecord(
-                attempt=number,
-                worker=worker,
-                claimed_at=claimed_at,
-                finished_at=finished_at,
-                outcome=codes.OUTCOME[outcome],
-                error=error,
-                due_at=due_at,
-                status_code=status_code,
-                response=None if response is None else response.encode(),
+        records: list[AttemptRecord] = []
+        for row in conn.execute(_ATTEMPTS, (job_id,)).fetchall():
+            number, worker, claimed_at, finished_at, outcome, error, due_at, status_code, response = row
+            if outcome not in codes.OUTCOME:
+                readers.unreadable.note(job_id, LookupError(f"attempt {number} has outcome {outcome}"))
+                continue
+            records.append(
+                AttemptRecord(
+                    attempt=number,
+                    worker=worker,
+                    claimed_at=claimed_at,
+                    finished_at=finished_at,
+                    outcome=codes.OUTCOME[outcome],
+                    error=error,
+                    due_at=due_at,
+                    status_code=status_code,
+                    response=None if response is None else response.encode(),
+                )
             )
-            for number, worker, claimed_at, finished_at, outcome, error, due_at, status_code, response in conn.execute(
-                _ATTEMPTS, (job_id,)
-            )
-        ]
+        return records
 
     return read
 
@@ -190,8 +194,7 @@ def parked_lines(readers: Readers, partition: int) -> Callable[[Connection], dic
     """Which lines have parked jobs, and how many."""
 
     def read(conn: Connection) -> dict[Line, int]:
-        rows = conn.execute(_PARKED_LINES, (partition,)).fetchall()
-        return {readers.names.line(conn, line_id): count for line_id, count in rows}
+        return {line: count for line, _, count in _parked_lines(readers, conn, partition)}
 
     return read
 
@@ -200,20 +203,32 @@ def parked(readers: Readers, partition: int, line: Line | None, limit: int) -> C
     """The first parked jobs of a line, or of all, by score."""
 
     def read(conn: Connection) -> list[Parked]:
-        line_ids = [line_id for line_id, _ in conn.execute(_PARKED_LINES, (partition,))]
+        if line is None:
+            lines = [(name, line_id) for name, line_id, _ in _parked_lines(readers, conn, partition)]
+        else:
+            known = find_line(conn, line)
+            lines = [] if known is None else [(line, known)]
         found: list[Parked] = []
-        for line_id in line_ids:
-            name = readers.names.line(conn, line_id)
-            if line is None or name == line:
-                page = conn.execute(_PARKED, (partition, line_id, limit)).fetchone()[0]
-                found += [
-                    Parked(due=Due(due_at, job_id, version, name, priority), score=score)
-                    for due_at, job_id, version, _, priority, score in _PARKED_ROWS.decode(page)
-                ]
-        found.sort(key=lambda one: (one.score, one.due.job_id))
+        for name, line_id in lines:
+            page = conn.execute(_PARKED, (partition, line_id, limit)).fetchone()[0]
+            found += [
+                Parked(due=Due(due_at, job_id, version, name, priority), score=score)
+                for due_at, job_id, version, priority, score in _PARKED_ROWS.decode(page)
+            ]
+        found.sort(key=lambda one: (one.score, one.due.job_id, one.due.version))
         return found[:limit]
 
     return read
+
+
+def _parked_lines(readers: Readers, conn: Connection, partition: int) -> list[tuple[Line, int, int]]:
+    found: list[tuple[Line, int, int]] = []
+    for line_id, count in conn.execute(_PARKED_LINES, (partition,)).fetchall():
+        try:
+            found.append((readers.names.line(conn, line_id), line_id, count))
+        except DAMAGE as exc:
+            readers.unreadable.note(f"{count} parked jobs", exc)
+    return found
 
 
 def count_slice(after: str) -> Callable[[Connection], tuple[dict[tuple[str, str, Status], int], str | None]]:

@@ -52,7 +52,8 @@ class _Row(Struct, array_like=True, frozen=True):
 
 
 _ROW = msgspec.json.Decoder(_Row)
-_UNREADABLE = (msgspec.DecodeError, LookupError, ValueError)
+# What damaged contents raise when they are read.
+DAMAGE = (msgspec.DecodeError, LookupError, ValueError)
 
 
 class Unreadable:
@@ -106,7 +107,7 @@ def job_state(record: str, doc: str, line: Callable[[int], Line], unreadable: Un
             outcome=None if row.outcome is None else codes.OUTCOME[row.outcome],
             definition=decode_definition(doc),
         )
-    except _UNREADABLE as exc:
+    except DAMAGE as exc:
         unreadable.note(record, exc)
         return None
 

@@ -10,9 +10,10 @@ import msgspec
 
 from tocsin.store.port import QueueRow, SigningKeyRow, TenantRow, TokenRow
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work, json_text
-from tocsin.store.sqlite.writer import RAISES, Kind, Writer
+from tocsin.store.sqlite.writer import Writer
 
 _QUOTAS = msgspec.json.Decoder(dict[str, float])
 _SCOPES = msgspec.json.Decoder(tuple[str, ...])

@@ -14,10 +14,11 @@ from tocsin.store.sqlite.jobs import KINDS, SqliteJobs
 from tocsin.store.sqlite.lines import Interner
 from tocsin.store.sqlite.migrate import identify, migrate
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.settings import SqliteSettings
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work
-from tocsin.store.sqlite.writer import RAISES, Kind, OnStep, Writer
+from tocsin.store.sqlite.writer import OnStep, Writer
 
 _PING_SQL = block("identity", "ping")
 

@@ -14,9 +14,10 @@ import msgspec
 from tocsin.model.ids import id_bound
 from tocsin.store.port import TimerKind
 from tocsin.store.sqlite import keys, timers
+from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work, json_text
-from tocsin.store.sqlite.writer import RAISES, Kind, Writer
+from tocsin.store.sqlite.writer import Writer
 
 SLICE_ROWS = 500
 MOST_SLICES = 40
@@ -50,10 +51,8 @@ class Upkeep:
         """Delete up to `limit` void timers; how many went."""
         deleted, after = 0, timers.FIRST
         while deleted < limit:
-            rows, start = min(SLICE_ROWS, limit - deleted), after
-            swept: timers.Swept = await self._slice(
-                lambda work: timers.sweep_void(work, partition, kind, last_bucket, start, rows)
-            )
+            rows = min(SLICE_ROWS, limit - deleted)
+            swept: timers.Swept = await self._slice(timers.sweep_void, partition, kind, last_bucket, after, rows)
             deleted += swept.deleted
             if swept.after is None:
                 break
@@ -64,8 +63,8 @@ class Upkeep:
         """Delete up to `limit` jobs that finished before, and dead letters likewise; looks at 20,000 finished ones."""
         deleted, begun_at, slices = 0, self._finished_after, 0
         while deleted < limit and slices < MOST_SLICES:
-            rows, start, slices = min(SLICE_ROWS, limit - deleted), self._finished_after, slices + 1
-            gone, after = await self._slice(lambda work: _archive_finished(work, finished_before, start, rows))
+            rows, slices = min(SLICE_ROWS, limit - deleted), slices + 1
+            gone, after = await self._slice(_archive_finished, finished_before, self._finished_after, rows)
             deleted += gone
             self._finished_after = after or ""
             if after is None:  # at the end: once more from the beginning, up to where this call began
@@ -74,7 +73,7 @@ class Upkeep:
                 begun_at = ""
         while deleted < limit:
             rows = min(SLICE_ROWS, limit - deleted)
-            gone = await self._slice(lambda work: _archive_dead(work, finished_before, rows))
+            gone = await self._slice(_archive_dead, finished_before, rows)
             deleted += gone
             if gone < rows:
                 break
@@ -84,8 +83,8 @@ class Upkeep:
         """Delete up to `limit` expired idempotency records whose job has ended; looks at 20,000."""
         deleted, begun_at, slices = 0, self._keys_after, 0
         while deleted < limit and slices < MOST_SLICES:
-            rows, start, slices = min(SLICE_ROWS, limit - deleted), self._keys_after, slices + 1
-            gone, after = await self._slice(lambda work: keys.sweep(work, start, rows))
+            rows, slices = min(SLICE_ROWS, limit - deleted), slices + 1
+            gone, after = await self._slice(keys.sweep, self._keys_after, rows)
             deleted += gone
             self._keys_after = after or 0
             if after is None:
@@ -94,8 +93,8 @@ class Upkeep:
                 begun_at = 0
         return deleted
 
-    async def _slice(self, act: Callable[[Work], Any]) -> Any:
-        return (await self._writer.submit(SLICE, [act]))[0]
+    async def _slice(self, act: Callable[..., Any], *values: Any) -> Any:
+        return (await self._writer.submit(SLICE, [lambda work: act(work, *values)]))[0]
 
 
 def _archive_finished(work: Work, before: int, after: str, rows: int) -> tuple[int, str | None]:

@@ -9,8 +9,8 @@ rank, the most urgent first, and upkeep gets at least one batch in ten. Requests
 
 What goes wrong with an item goes wrong for it alone: the batch's savepoint is rolled back and the batch is halved until the
 item stands alone and gets its kind's `refused`. What goes wrong with the store (disk full, I/O) ends the transaction: each
-batch is tried once more by itself, and those that fail again raise StoreUnavailable; the next group tries afresh, so the
-writer recovers by itself. A crash leaves whole groups or nothing: requests answer only after the commit.
+request's part is tried once more by itself, and those that fail again raise StoreUnavailable; the next group tries afresh, so
+the writer recovers by itself. A crash leaves whole groups or nothing: requests answer only after the commit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from tocsin.clock import Clock
 from tocsin.errors import Overloaded, StoreCorrupt, StoreError, StoreUnavailable, TocsinError
 from tocsin.store.sqlite.connection import is_damage, is_outage
+from tocsin.store.sqlite.requests import RAISES, Answer, Batch, Item, Kind, Request
 from tocsin.store.sqlite.work import Work
 
 log = logging.getLogger("tocsin.store")
@@ -34,9 +34,8 @@ log = logging.getLogger("tocsin.store")
 GROUP_ROWS = 2_000
 GROUP_S = 0.020
 UPKEEP_EVERY = 10
+MOST_FAILURES = 5
 
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 OnStep = Callable[[str], None]
 
 # What a statement raises over the values it was given, as opposed to the state of the store.
@@ -45,63 +44,6 @@ _BAD_ITEM = (sqlite3.Error, ValueError, TypeError, ArithmeticError, LookupError)
 
 class Crash(BaseException):
     """Raised by a test's `on_step`: the writer stops as if the process had died there."""
-
-
-class _Raises:
-    """Stands for "the request fails" where a kind has no answer for an item that cannot be written."""
-
-
-RAISES = _Raises()
-
-
-@dataclass(frozen=True, eq=False)
-class Kind(Generic[Item, Answer]):
-    """A kind of write. `rank` 0 is served first; past `bound` queued rows it is refused (None: never); an item counts as
-    `weight` rows; `refused` answers for an item that cannot be written."""
-
-    name: str
-    rank: int
-    run: Callable[[Work, Sequence[Item]], list[Answer]]
-    refused: Any
-    bound: int | None
-    batch: int = 500
-    weight: int = 1
-
-
-@dataclass(eq=False, slots=True)
-class _Request:
-    """What one caller waits for. `taken` items have gone into batches, `answers` of them are committed."""
-
-    kind: Kind[Any, Any]
-    items: Sequence[Any]
-    done: asyncio.Future[list[Any]]
-    number: int
-    taken: int = 0
-    answers: list[Any] = field(default_factory=list)
-    error: TocsinError | None = None
-
-
-@dataclass(eq=False, slots=True)
-class _Batch:
-    """Items of one kind that are written together, and whose they are."""
-
-    kind: Kind[Any, Any]
-    items: list[Any] = field(default_factory=list)
-    parts: list[tuple[_Request, int]] = field(default_factory=list)
-    answers: list[Any] = field(default_factory=list)
-
-    def settle(self, error: TocsinError | None) -> list[_Request]:
-        """Hand out what was committed, or why nothing was; the requests that are complete with it."""
-        at, complete = 0, []
-        for request, count in self.parts:
-            if error is None:
-                request.answers.extend(self.answers[at : at + count])
-            elif request.error is None:
-                request.error = error
-            at += count
-            if request.error is not None or len(request.answers) == len(request.items):
-                complete.append(request)
-        return complete
 
 
 class Writer:
@@ -119,7 +61,7 @@ class Writer:
         self._on_step = on_step
         self._loop = asyncio.get_running_loop()
         self._kinds = sorted(kinds, key=lambda kind: kind.rank)
-        self._queues: dict[Kind[Any, Any], deque[_Request]] = {kind: deque() for kind in self._kinds}
+        self._queues: dict[Kind[Any, Any], deque[Request]] = {kind: deque() for kind in self._kinds}
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._queued = 0
@@ -127,7 +69,7 @@ class Writer:
         self._stopping = False
         self._dead: TocsinError | None = None
         self._since_upkeep = 0
-        self._open: list[_Batch] = []
+        self._open: list[Batch] = []
         self.refused_items = 0
         self._thread = threading.Thread(target=self._live, name="tocsin-store-writer", daemon=True)
 
@@ -150,7 +92,7 @@ class Writer:
                 raise Overloaded(f"{self._queued} rows wait to be written; try {kind.name} again in a second")
             self._number += 1
             self._queued += rows
-            self._queues[kind].append(_Request(kind, items, done, self._number))
+            self._queues[kind].append(Request(kind, items, done, self._number))
             self._wake.notify()
         return await done
 
@@ -225,14 +167,14 @@ class Writer:
         elif not batches:
             self._fail_one_group(error)
         elif isinstance(error, StoreCorrupt):
-            self._finish(dict.fromkeys(batches, error))
+            self._finish([(batch, error) for batch in batches])
         else:
             self._one_by_one(batches, error)
         self._open = []
 
     def _fail_one_group(self, error: TocsinError) -> None:
         """The transaction did not even begin: whatever would have been in it fails."""
-        failed: dict[_Batch, TocsinError | None] = {}
+        failed: list[tuple[Batch, TocsinError | None]] = []
         with self._lock:
             last = self._number
         rows = 0
@@ -241,43 +183,47 @@ class Writer:
             if batch is None:
                 break
             rows += len(batch.items) * batch.kind.weight
-            failed[batch] = error
+            failed.append((batch, error))
         self._finish(failed)
 
-    def _one_by_one(self, batches: list[_Batch], error: TocsinError) -> None:
-        """After an error that ended the transaction: each batch in its own, until two have failed in a row."""
-        results: dict[_Batch, TocsinError | None] = {}
+    def _one_by_one(self, batches: list[Batch], error: TocsinError) -> None:
+        """After an error that ended the transaction: each request's part in its own, so that what does not fit holds up
+        nothing that does. After a few failures in a row it is the store itself, and the rest fails unasked."""
+        results: list[tuple[Batch, TocsinError | None]] = []
+        waiting = deque(part for batch in batches for part in batch.split())
         failures = 0
-        for batch in batches:
-            if failures >= 2 or len(batches) == 1:
-                results[batch] = error
-                continue
-            try:
-                self._begin()
-                batch.answers = self._answers(batch.kind, batch.items)
-                self._commit()
-            except sqlite3.Error as exc:
-                results[batch] = error = self._roll_back(exc)
-                failures += 1
-            else:
-                results[batch], failures = None, 0
+        while waiting:
+            part = waiting.popleft()
+            if failures < MOST_FAILURES:
+                try:
+                    self._begin()
+                    part.answers = self._answers(part.kind, part.items)
+                    self._commit()
+                except sqlite3.Error as exc:
+                    error = self._roll_back(exc)
+                    failures += 1
+                else:
+                    results.append((part, None))
+                    failures = 0
+                    continue
+            results.append((part, error))
         self._finish(results)
 
-    def _finish(self, results: dict[_Batch, Any]) -> None:
-        complete = [request for batch, error in results.items() for request in batch.settle(error)]
+    def _finish(self, results: list[tuple[Batch, TocsinError | None]]) -> None:
+        complete = [request for batch, error in results for request in batch.settle(error)]
         with self._lock:
             for request in complete:
                 self._withdraw(request)
         self._deliver(complete)
 
-    def _withdraw(self, request: _Request) -> None:
+    def _withdraw(self, request: Request) -> None:
         """Take what is left of a failed request out of its queue."""
         left = len(request.items) - request.taken
         if left and request in self._queues[request.kind]:
             self._queues[request.kind].remove(request)
             self._queued -= left * request.kind.weight
 
-    def _next(self, last: int, room: int) -> _Batch | None:
+    def _next(self, last: int, room: int) -> Batch | None:
         """The next batch in rank order, of requests up to number `last`, of at most `room` rows."""
         with self._lock:
             kinds = self._kinds
@@ -287,7 +233,7 @@ class Writer:
                 queue = self._queues[kind]
                 if not queue or queue[0].number > last:
                     continue
-                batch, most = _Batch(kind), max(1, min(kind.batch, room // kind.weight))
+                batch, most = Batch(kind), max(1, min(kind.batch, room // kind.weight))
                 while queue and queue[0].number <= last and len(batch.items) < most:
                     request = queue[0]
                     part = request.items[request.taken : request.taken + most - len(batch.items)]
@@ -348,7 +294,7 @@ class Writer:
         if self._on_step is not None:
             self._on_step(name)
 
-    def _deliver(self, requests: Sequence[_Request]) -> None:
+    def _deliver(self, requests: Sequence[Request]) -> None:
         if not requests:
             return
         try:
@@ -357,7 +303,7 @@ class Writer:
             log.warning("%d requests were written after their loop had ended", len(requests))
 
 
-def _settle(requests: Sequence[_Request]) -> None:
+def _settle(requests: Sequence[Request]) -> None:
     for request in requests:
         if request.done.done():
             continue

@@ -11,9 +11,9 @@ WHERE (partition, line_id, score, job, version) IN (VALUES [[({1}, {2}, {3}, {4}
 
 -- name: of_line
 -- ?1 partition, ?2 line_id, ?3 limit
-SELECT json_group_array(json_array(due_at, job, version, line_id, priority, score))
+SELECT json_group_array(json_array(due_at, job, version, priority, score))
 FROM (
-    SELECT due_at, job, version, line_id, priority, score
+    SELECT due_at, job, version, priority, score
     FROM parked WHERE partition = ?1 AND line_id = ?2
     ORDER BY score, job, version LIMIT ?3
 );

@@ -95,9 +95,9 @@ FROM (
 -- name: dead
 -- ?2 queue_id, ?3 ?4 below this death and ID, ?5 from this death, ?6 before this death, ?7 IDs or NULL, ?8 text or NULL,
 -- ?9 ?10 tag or NULL, ?11 limit; by dead_jobs
-SELECT group_concat(record, ?1), group_concat(coalesce(doc, ''), ?1)
+SELECT group_concat(id, ?1)
 FROM (
-    SELECT {{states.live}} AS record, b.doc
+    SELECT j.id
     FROM jobs AS j
     LEFT JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id
     WHERE {{reads.dead_matches}}
@@ -117,7 +117,8 @@ j.status = 7 AND j.queue_id = ?2 AND (j.finished_at, j.id) < (?3, ?4) AND j.fini
     AND (?7 IS NULL OR j.id IN (SELECT value FROM json_each(?7)))
     AND (?8 IS NULL OR instr(j.last_error, ?8))
     AND (?9 IS NULL OR EXISTS (
-        SELECT 1 FROM json_each(b.doc, '$.tags') AS tag WHERE tag.key = ?9 AND tag.value = ?10))
+        SELECT 1 FROM json_each(iif(json_valid(b.doc), b.doc, '{}'), '$.tags') AS tag
+        WHERE tag.key = ?9 AND tag.value = ?10))
 
 -- name: counts
 -- ?1 above this ID, ?2 up to this ID
