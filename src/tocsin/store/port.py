@@ -298,6 +298,11 @@ class JobStore(Protocol):
         """Conditional steps; see `Change`. False: somebody else was first, read again and decide anew."""
         ...
 
+    async def end_moves(self, job_ids: Sequence[str]) -> None:
+        """End the moves to `finished` that a crash has cut: jobs that have ended and still stand in `jobs`. A store that moves
+        in one transaction never shows such a job, and has nothing to do."""
+        ...
+
     async def states(self, job_ids: Sequence[str]) -> list[JobState | None]:
         """The jobs as they are now, live or finished."""
         ...
