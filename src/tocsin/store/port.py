@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from tocsin.model.job import Definition, JobState, Line
 from tocsin.wire import Outcome, Status
 
@@ -38,6 +40,8 @@ KEY_KEPT_MS = 7 * 86_400_000  # an idempotency key stays bound so long, and whil
 FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which doubles from there
 
 
+# What there is one of for each job on the hot paths is a msgspec Struct: made in a tenth of a frozen dataclass's time.
+
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
@@ -50,14 +54,14 @@ class Key:
     body_hash: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job to be created, SCHEDULED, or QUEUED if it is due already (`queued`)."""
 
     job_id: str
     line: Line
     priority: int
     fire_at: int
+    timeout_ms: int
     queued: bool
     definition: str
     expires_at: int | None = None
@@ -73,8 +77,7 @@ class Made(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(Struct, frozen=True, gc=False):
     """The answer for one create. `job_id` is the existing job's when replayed or in conflict."""
 
     made: Made
@@ -100,8 +103,7 @@ class Fired(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class Claimed(Struct, frozen=True, kw_only=True, gc=False):
     """A job that this claim got. `due_at` is when this attempt was due."""
 
     job_id: str
@@ -116,8 +118,7 @@ class Claimed:
     progress: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Beat(Struct, frozen=True, kw_only=True, gc=False):
     """A heartbeat. `progress` is JSON text or None to keep what is there."""
 
     job_id: str
@@ -133,8 +134,7 @@ class NotYours(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Beaten:
+class Beaten(Struct, frozen=True, gc=False):
     """An accepted heartbeat."""
 
     lease_until: int
@@ -142,8 +142,7 @@ class Beaten:
     cancel_requested: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Success:
+class Success(Struct, frozen=True, kw_only=True, gc=False):
     """A report of success; `result` is JSON text."""
 
     job_id: str
