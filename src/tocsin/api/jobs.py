@@ -89,7 +89,7 @@ async def create_batch(desk: Desk, call: Call) -> Answer:
 
 def _jobs(call: Call) -> Iterator[wire.BatchedJob | Refused]:
     """The jobs of a batch: read in one go if none has a fault, else each by itself."""
-    if not call.nul and call.raw.isascii():
+    if not call.nul:  # that it is UTF-8 has been seen to
         try:
             yield from _all(call.raw).jobs
             return
