@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from msgspec import UNSET
@@ -106,6 +106,7 @@ class Admitter:
             drafts.append((at, job, self._new(job, wish)))
         if drafts:
             created = await self._store.create([new for _, _, new in drafts])
+            drafts = [_as_created(draft, answer) for draft, answer in zip(drafts, created, strict=True)]
             await self._announce(drafts, created)
             for (at, job, _), answer in zip(drafts, created, strict=True):
                 answers[at] = _answer(job, answer)
@@ -263,6 +264,14 @@ def _spread(job_id: str, timing: wire.Timing, window_s: float) -> int:
 def spread_share(job_id: str) -> float:
     """A number in [0, 1) from a job's ID, other than the one that its own window uses."""
     return spread_ms(job_id[::-1], 1 << 30, whole=True) / (1 << 30)
+
+
+def _as_created(draft: tuple[int, JobState, NewJob], created: Created) -> tuple[int, JobState, NewJob]:
+    """The draft under the ID it was made under: another one where this create ended an earlier, cut one of the same key."""
+    at, job, new = draft
+    if created.made is Made.CREATED and created.job_id != job.job_id:
+        return at, replace(job, job_id=created.job_id), new
+    return draft
 
 
 def _answer(job: JobState, created: Created) -> Admitted | Refused:
