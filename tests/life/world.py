@@ -165,8 +165,9 @@ class World:
         return process
 
     async def restart(self) -> Process:
-        """Kill the process and start another."""
+        """Kill the process and start another; that takes a moment."""
         self.fault.clear()
+        self.clock.advance(0.2)
         return await self.start()
 
     async def crash_during(self, work: Awaitable[object], point: str) -> None:

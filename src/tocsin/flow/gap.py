@@ -35,6 +35,11 @@ class Gap:
         self._look_at_the_clock()
         return self._clock.now_ms() - round((self._clock.elapsed_s() - self._ended_s) * 1000)
 
+    @property
+    def open(self) -> bool:
+        """Whether no write has succeeded for so long that this is a gap, not known yet to be over."""
+        return self._clock.elapsed_s() - self._wrote_s > GAP_S
+
     def wrote(self) -> None:
         """A write was accepted."""
         self._look_at_the_clock()

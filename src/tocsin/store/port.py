@@ -77,7 +77,8 @@ class Made(Enum):
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The answer for one create. `job_id` is the existing job's when replayed or in conflict."""
+    """The answer for one create. `job_id` is the existing job's when replayed or in conflict; CREATED under another ID than the
+    asked one: an earlier create with this key was cut off after its idempotency record, and this one has ended it."""
 
     made: Made
     job_id: str
