@@ -180,7 +180,7 @@ def test_heartbeats_in_a_batch_and_one_by_one(
 def test_creates_in_a_batch_and_one_by_one(work: Work, world: list[Row | None], asked: list[str]) -> None:
     definition = encode_definition(Definition(target=TaskTarget(handler="send"), run_at=NOW, key_at=NOW))
     jobs = [
-        NewJob(job_id=job_id, line=LINE, priority=0, fire_at=NOW, queued=False, definition=definition)
+        NewJob(job_id=job_id, line=LINE, priority=0, fire_at=NOW, timeout_ms=1, queued=False, definition=definition)
         for job_id in asked
     ]
 
@@ -193,21 +193,6 @@ def test_creates_in_a_batch_and_one_by_one(work: Work, world: list[Row | None], 
         return answers
 
     both_ways(work, world, lambda: create.create(work, jobs), singly)
-
-
-@pytest.mark.parametrize(
-    ("definition", "timeout_ms"),
-    [
-        ('{"target":{"type":"task","handler":"a","timeout_s":3600.0},"run_at":1}', 3_600_000),
-        ('{"target":{"type":"http","url":"https://a","headers":{"timeout_s":"9"},"timeout_s":0.1},"run_at":1}', 100),
-        ('{"target":{"type":"http","url":"\\"timeout_s\\":7","timeout_s":30}}', 30_000),
-        ('{"payload":{"timeout_s":5},"target":{"type":"task","handler":"a","timeout_s":6}}', 6_000),
-        ('{"target":{"timeout_s":1e308}}', 3_600_000),
-        ("no JSON", 3_600_000),
-    ],
-)
-def test_the_timeout_is_read_from_the_definition(definition: str, timeout_ms: int) -> None:
-    assert create.timeout_of(definition) == timeout_ms
 
 
 def test_sqlite_is_new_enough() -> None:

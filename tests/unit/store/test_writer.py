@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.conformance.yard import LEASE_MS, Yard, due, key
 from tests.unit.store.conftest import Opener
@@ -207,10 +208,10 @@ async def test_past_the_bound_creates_are_refused_first_and_heartbeats_never(wat
 async def test_a_job_that_cannot_be_written_fails_alone(watched: Yard, steps: Steps) -> None:
     good = [watched.new(key=key(f"k{number}")) for number in range(40)]
     bad = [
-        replace(watched.new(key=key("too late")), fire_at=2**63),
-        replace(watched.new(), priority=-(2**64)),
-        replace(watched.new(), definition="lone \ud800"),
-        replace(watched.new(), fire_at=None),  # type: ignore[arg-type]
+        structs.replace(watched.new(key=key("too late")), fire_at=2**63),
+        structs.replace(watched.new(), priority=-(2**64)),
+        structs.replace(watched.new(), definition="lone \ud800"),
+        structs.replace(watched.new(), fire_at=None),
     ]
     mixed = [*good[:10], bad[0], *good[10:20], bad[1], bad[2], *good[20:30], bad[3], *good[30:]]
     answers = await watched.jobs.create(mixed)
@@ -226,7 +227,7 @@ async def test_a_job_that_cannot_be_written_fails_alone(watched: Yard, steps: St
 
 
 async def test_a_bad_item_of_one_request_costs_the_others_nothing(watched: Yard, steps: Steps) -> None:
-    bad = replace(watched.new(), fire_at=2**70)
+    bad = structs.replace(watched.new(), fire_at=2**70)
     requests = [watched.jobs.create([watched.new()]) for _ in range(9)]
     results = await held(watched, steps, *requests, watched.jobs.create([bad, watched.new()]))
     assert [result[0].made for result in results[:9]] == [Made.CREATED] * 9
@@ -235,7 +236,7 @@ async def test_a_bad_item_of_one_request_costs_the_others_nothing(watched: Yard,
 
 async def test_the_lines_of_a_refused_job_are_forgotten_with_it(watched: Yard) -> None:
     line = watched.new().line._replace(tenant="new", queue="new")
-    bad = replace(watched.new(line=line), fire_at=2**63)
+    bad = structs.replace(watched.new(line=line), fire_at=2**63)
     good = watched.new(line=line._replace(queue="other"))
     assert [answer.made for answer in await watched.jobs.create([bad, good])] == [Made.REFUSED, Made.CREATED]
     later = watched.new(line=line)

@@ -100,6 +100,9 @@ class SqliteJobs:
     async def change(self, changes: Sequence[port.Change]) -> list[bool]:
         return await self._writer.submit(CHANGE, changes)
 
+    async def end_moves(self, job_ids: Sequence[str]) -> None:
+        """Nothing: a job moves to `finished` in one transaction."""
+
     async def states(self, job_ids: Sequence[str]) -> list[JobState | None]:
         return await self._readers.run(reads.states(self._readers, job_ids))
 
