@@ -12,8 +12,8 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -59,6 +59,7 @@ from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.sdk.http import HttpTransport
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
 DEV_TENANT = "dev"
@@ -137,6 +138,11 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
     return await open_sqlite(path, clock, partitions=settings.partitions, entropy=SystemEntropy())
 
 
+def examine_store(settings: Settings) -> Examination:
+    """Look at the store's file without changing it, also beside a running server; for `tocsin doctor`."""
+    return examine(Path(settings.dsn.removeprefix("sqlite:")))
+
+
 async def build(settings: Settings, clock: Clock, entropy: Entropy) -> Process:
     """Put one process together over SQLite. Raises LeaseHeld, ConfigError, StoreError."""
     try:
@@ -175,10 +181,10 @@ async def _compose(
         unparker,
         rechecker,
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
-        Pulse(store, gap, clock),
     ]
     conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
-    loops = [] if conductor is not None else [Loop(stage, clock, entropy) for stage in stages]
+    # Virtual time has no gaps of its own, so nothing has to look for them every second.
+    loops = [Loop(stage, clock, entropy) for stage in (*stages, Pulse(store, gap, clock))] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
@@ -264,6 +270,7 @@ async def embedded_executor(process: Process) -> Executor:
         AsgiTransport(process.app, await executor_token(process)),
         Guard(parse_allowances(process.settings.callback_allow)),
         concurrency=process.settings.executor_concurrency,
+        grace_s=process.settings.drain_s,
         entropy=process.entropy,
     )
 
@@ -282,12 +289,10 @@ async def executor_token(process: Process) -> str:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: stopping is in this module's order."""
 
-    @asynccontextmanager
-    async def _nothing(self) -> AsyncIterator[None]:
-        yield
-
-    def install_signal_handlers(self) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
         """Leave the signals alone."""
+        yield
 
 
 def serve(
@@ -349,9 +354,13 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
     assert settings.url is not None, "checked with the settings"
     transport = HttpTransport(settings.url, settings.token)
     executor = Executor(
-        transport, Guard(parse_allowances(settings.callback_allow)), concurrency=settings.executor_concurrency
+        transport,
+        Guard(parse_allowances(settings.callback_allow)),
+        concurrency=settings.executor_concurrency,
+        grace_s=settings.drain_s,
     )
     calling = asyncio.create_task(executor.serve())
+    gc.freeze()
     on_ready(Serving(url=settings.url, token=None, signing_secret=None, data=settings.data))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)
@@ -361,7 +370,7 @@ async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None
 
 
 def _server(app: App) -> _Server:
-    server = _Server(
+    return _Server(
         uvicorn.Config(
             app,
             http="httptools",
@@ -371,11 +380,10 @@ def _server(app: App) -> _Server:
             server_header=False,
             date_header=False,
             timeout_graceful_shutdown=5,
+            timeout_keep_alive=75,
             backlog=2048,
         )
     )
-    server.capture_signals = server._nothing  # type: ignore[method-assign, assignment]
-    return server
 
 
 def _stop_event() -> asyncio.Event:

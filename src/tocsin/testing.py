@@ -8,9 +8,9 @@
             await server.advance(hours=1)
         assert (await server.client.jobs.get(job.job_id)).status == "SUCCEEDED"
 
-It is the real thing (SQLite, flow, API) without sockets, in a temporary folder. Time stands still until `advance` moves it from one
-instant at which something is due to the next; at each of them attached workers finish what they can, so that retries, schedules and
-leases unfold as they would in real time, only faster and in the same order every time.
+It is the real thing (SQLite, flow, API) without sockets, in a temporary folder. Time stands still until `advance` moves it
+from one instant at which something is due to the next; at each of them attached workers finish what they can, so that retries
+and leases unfold as they would in real time, only faster and in the same order every time.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class Server:
             calm, seen = 0, -1
             while calm < 3:
                 await asyncio.sleep(POLL_S)
-                ready = (await self.process.near.figures()).ready
-                busy = any(worker.holding for worker in self._workers)
+                figures = await self.process.near.figures()
+                ready = figures.ready
+                busy = figures.in_hand > 0 or any(worker.holding for worker in self._workers)
                 started = sum(worker.tally.claimed for worker in self._workers)
                 # What is ready and stays ready while all are idle belongs to somebody who is not attached.
                 idle = not busy and (ready == 0 or started == seen)

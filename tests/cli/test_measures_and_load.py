@@ -44,8 +44,8 @@ def test_this_process_can_be_measured(tmp_path):
     assert measures.machine().cores >= 1
     assert measures.fsync_ms(tmp_path, rounds=3) >= 0
     if os.path.exists("/proc/self/stat"):
-        assert measures.cpu_s(os.getpid()) > 0
-        assert measures.memory_bytes(os.getpid()) > 1_000_000
+        assert (measures.cpu_s(os.getpid()) or 0) > 0
+        assert (measures.memory_bytes(os.getpid()) or 0) > 1_000_000
     assert measures.cpu_s(2**22 + 1) is None
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ Endpoint = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitab
 def job(url: str, *, payload: bytes = b'{"a": 1}', **changes) -> ExecutorJob:
     """A callback as the server hands it out."""
     target = {key: changes.pop(key) for key in ("method", "headers", "timeout_s") if key in changes}
-    values = {
+    values: dict[str, Any] = {
         "job_id": "job_1",
         "attempt": 3,
         "tries": 2,
@@ -29,7 +30,7 @@ def job(url: str, *, payload: bytes = b'{"a": 1}', **changes) -> ExecutorJob:
         "idempotency_key": "job_1@2026-12-05T03:34:12Z",
         "handler": None,
         "payload": msgspec.Raw(payload),
-        "timeout_s": 30.0,
+        "timeout_s": target.get("timeout_s", 30.0),
         "run_at": "2026-12-05T03:34:12Z",
         "fire_at": "2026-12-05T03:34:12Z",
         "queue": "reminders",
@@ -45,7 +46,7 @@ def job(url: str, *, payload: bytes = b'{"a": 1}', **changes) -> ExecutorJob:
     return ExecutorJob(**(values | changes))
 
 
-def plain(status: int, reason: str = "Whatever", body: bytes = b"", **headers: str) -> Endpoint:
+def plain(status: int, reason: str = "Whatever", body: bytes = b"", **headers: Any) -> Endpoint:
     """An endpoint that always gives this answer."""
     lines = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {len(body)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]

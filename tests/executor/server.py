@@ -44,6 +44,7 @@ class Server:
 
     async def __call__(self, scope, receive, send) -> None:
         body = (await receive())["body"]
+        answer: object
         match scope["path"]:
             case "/v1/executor:claim":
                 answer = await self._claim(msgspec.json.decode(body, type=wire.ClaimRequest))

@@ -57,6 +57,7 @@ class StandIn:
         self.ignore_handlers = False
         self.arrived = asyncio.Event()
         self.open_claims = 0
+        self.url = ""
 
     def add(self, handler: str = "h", payload: Any = None, *, queue: str = "q", timeout_s: float = 3600) -> StandInJob:
         job = StandInJob(f"job_{len(self.jobs)}", queue, handler, payload, timeout_s)
@@ -174,8 +175,9 @@ class StandIn:
         beat = self._beat(token)
         if "error" in beat:
             return 409, "attempt-superseded"
-        if body:
-            self._job(token).progress = body["progress"]
+        job = self._job(token)
+        if body and job is not None:
+            job.progress = body["progress"]
         return 200, beat
 
     def _beat(self, token: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from tests.sdk.stand_in import wait_until
 
@@ -113,7 +114,8 @@ async def test_a_cancellation_asked_for_during_the_drain_stays_one(server, make_
 
 async def test_a_handler_that_will_not_end_does_not_keep_the_worker(server, make_worker, start, clock):
     worker = make_worker(grace_s=1)
-    running, let_go = [], asyncio.Event()
+    running: list[object] = []
+    let_go = asyncio.Event()
 
     @worker.task("h")
     async def handle(payload):
@@ -167,3 +169,31 @@ async def test_cancelling_the_task_that_serves_hands_back_too(server, make_worke
     await asyncio.wait([task], timeout=5)
     assert task.cancelled()
     assert (job.status, job.tries) == ("RETRYING", 0)
+
+
+async def test_a_worker_that_is_stopped_before_it_started_ends_at_once(server, make_worker, start):
+    worker = make_worker()
+
+    @worker.task("h")
+    async def handle(payload):
+        pass
+
+    await worker.stop()
+    await asyncio.wait_for(start(worker), 5)
+
+
+async def test_a_worker_in_another_thread_is_asked_to_stop(server, make_worker):
+    worker = make_worker()
+
+    @worker.task("h")
+    async def handle(payload):
+        pass
+
+    job = server.add()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    await wait_until(lambda: job.status == "SUCCEEDED", "the job")
+    worker.ask_to_stop()
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
+    worker.ask_to_stop()

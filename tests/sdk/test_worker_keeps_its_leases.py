@@ -26,7 +26,7 @@ def pass_time(clock):
 
 def endless(worker, name="h"):
     """A handler that runs until it is stopped; the list of what happened to it."""
-    seen = []
+    seen: list[object] = []
 
     @worker.task(name)
     async def handle(payload, ctx):

@@ -9,6 +9,12 @@ import pytest
 
 import tocsin
 from tests.sdk.stand_in import wait_until
+from tocsin.clock import ms_of
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
 
 async def test_an_async_handler_gets_the_payload_and_its_result_is_reported(server, make_worker, start):
@@ -51,10 +57,23 @@ async def test_a_sync_handler_runs_in_a_thread_with_its_context(server, make_wor
         (StopIteration(), {"outcome": "retryable_failure"}),
         (SystemExit(3), {"outcome": "retryable_failure", "error": "SystemExit: 3"}),
         (asyncio.CancelledError(), {"outcome": "retryable_failure"}),
+        (Broken(), {"outcome": "retryable_failure", "error": "Broken: (its text cannot be shown)"}),
+        (tocsin.Retry(after=-3), {"outcome": "retryable_failure"}),
         (ValueError("x" * 20_000), {"outcome": "retryable_failure", "error": "ValueError: " + "x" * 8171 + "… (cut)"}),
         (ValueError("\ud800 \0"), {"outcome": "retryable_failure", "error": "ValueError: \\ud800 \\x00"}),
     ],
-    ids=["retry", "fatal", "any other", "StopIteration", "SystemExit", "its own CancelledError", "long", "not text"],
+    ids=[
+        "retry",
+        "fatal",
+        "any other",
+        "StopIteration",
+        "SystemExit",
+        "its own CancelledError",
+        "broken",
+        "back in time",
+        "long",
+        "not text",
+    ],
 )
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_what_a_handler_raises_becomes_the_report_and_never_ends_the_worker(
@@ -224,6 +243,21 @@ async def test_a_handler_that_never_waits_does_not_keep_the_others_from_their_tu
 
     start(worker)
     await wait_until(lambda: all(job.status == "SUCCEEDED" for job in jobs), "all of them")
+
+
+async def test_a_handler_knows_how_much_time_it_has(server, make_worker, start, clock):
+    worker = make_worker()
+    server.add(timeout_s=60)
+    seen = []
+
+    @worker.task("h")
+    async def handle(payload, ctx):
+        clock.advance(20)
+        seen.append((ctx.time_left_s, ms_of(ctx.deadline) - clock.now_ms()))
+
+    start(worker)
+    await wait_until(lambda: seen, "the handler")
+    assert seen == [(40, 40_000)]
 
 
 def test_a_handler_is_checked_when_it_is_registered():

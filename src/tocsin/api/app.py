@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import replace
 from typing import Any, cast
@@ -17,7 +18,8 @@ from typing import Any, cast
 from tocsin.api.auth import NOBODY, Doorkeeper, Rule, require
 from tocsin.api.call import Answer, Call, refused
 from tocsin.api.desk import Desk
-from tocsin.api.operations import NAMED, Operation, served
+from tocsin.api.operation import NAMED, Operation
+from tocsin.api.operations import served
 from tocsin.api.probes import CachedHealth
 from tocsin.api.problems import (
     internal,
@@ -89,9 +91,11 @@ class App:
             return refused(unavailable(why))
         except ClientGone:
             raise
-        # The border: whatever else comes out is a bug of ours, is logged and hidden. Paths hold lease tokens: not logged.
+        # The border: whatever else comes out is a bug of ours, is logged and hidden. The path (it may hold a lease token) and
+        # the values of variables are left out of the log.
         except Exception:
-            log.exception("a request failed on a bug; the client got 500", method=scope["method"])
+            bug = traceback.format_exc()
+            log.error("a request failed on a bug; the client got 500", method=scope["method"], exception=bug)
             return refused(internal())
 
     async def _serve(self, scope: Message, receive: Receive) -> Answer:
@@ -101,7 +105,7 @@ class App:
         params = found[1] if found is not None else ()
         method = scope["method"]
         operation = operations.get("GET" if method == "HEAD" else method)
-        if any(one.rule is Rule.PUBLIC for one in operations.values()):
+        if operation.rule is Rule.PUBLIC if operation is not None else _is_public(operations):
             caller = NOBODY
         else:
             caller = await self._doors.caller(headers.get(b"authorization"))
@@ -185,6 +189,10 @@ def _require_names(kinds: tuple[str, ...], params: tuple[str, ...]) -> None:
                     )
                 ]
             )
+
+
+def _is_public(operations: dict[str, Operation]) -> bool:
+    return any(one.rule is Rule.PUBLIC for one in operations.values())
 
 
 def _allowed(operations: dict[str, Operation]) -> list[str]:

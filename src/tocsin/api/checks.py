@@ -6,6 +6,7 @@ What needs the queue's defaults, the time or the state of a job is judged in the
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -39,8 +40,10 @@ def check_job(job: JobCreate) -> None:
     if job.payload is not None:
         require_flat(job.payload, "/payload", MAX_PAYLOAD_BYTES)
     faults: list[Fault] = []
-    if job.run_at is not None and job.delay_s is not None:
-        faults.append(("/delay_s", "cannot be given together with run_at"))
+    if job.run_at is not None:
+        faults += moment_faults(job.run_at, "/run_at")
+        if job.delay_s is not None:
+            faults.append(("/delay_s", "cannot be given together with run_at"))
     if job.timing is not None:
         faults += _timing_faults(job.timing)
     if job.retry is not None:
@@ -58,8 +61,10 @@ def check_patch(patch: JobPatch) -> None:
     if patch.payload is not UNSET:
         require_flat(patch.payload, "/payload", MAX_PAYLOAD_BYTES)
     faults: list[Fault] = []
-    if patch.run_at not in (UNSET, None) and patch.delay_s not in (UNSET, None):
-        faults.append(("/delay_s", "cannot be given together with run_at"))
+    if isinstance(patch.run_at, datetime):
+        faults += moment_faults(patch.run_at, "/run_at")
+        if patch.delay_s not in (UNSET, None):
+            faults.append(("/delay_s", "cannot be given together with run_at"))
     if isinstance(patch.timing, Timing):
         faults += _timing_faults(patch.timing)
     if isinstance(patch.retry, RetryPolicy):
@@ -68,6 +73,17 @@ def check_patch(patch: JobPatch) -> None:
         faults += errors_of(patch.target)
     if faults:
         raise invalid(faults)
+
+
+def moment_faults(moment: datetime, pointer: str) -> list[Fault]:
+    """What is wrong with an instant that is to be kept: in UTC it must have a year of four digits, or it cannot be shown."""
+    if moment.year not in (1, 9999):
+        return []
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return [(pointer, "must lie in the years 0001 to 9999 of UTC")]
+    return []
 
 
 def retry_faults(retry: RetryPolicy, pointer: str = "/retry") -> list[Fault]:

@@ -11,7 +11,8 @@ import msgspec
 
 from tocsin import __version__, wire
 from tocsin.api.auth import Rule
-from tocsin.api.operations import NAMED, Operation, served
+from tocsin.api.operation import NAMED, Operation
+from tocsin.api.operations import served
 from tocsin.api.probes import NotReady
 from tocsin.api.query import NoQuery
 

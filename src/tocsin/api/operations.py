@@ -6,69 +6,15 @@ not here does not exist.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-
-from msgspec import Struct
-
 from tocsin import wire
 from tocsin.api import attempts, jobs, probes, queues, tenants
 from tocsin.api.auth import Rule
-from tocsin.api.call import Answer, Call
-from tocsin.api.desk import Desk
-from tocsin.api.query import JobQuery, ListQuery, NoQuery
-from tocsin.api.reading import Reader
+from tocsin.api.operation import Nothing, Operation
+from tocsin.api.query import JobQuery, ListQuery
 
-Handler = Callable[[Desk, Call], Awaitable[Answer]]
-NAMED = frozenset({"queue", "tenant"})
-_PARAMETER = re.compile(r"\{([a-z_]+)\}")
 # A report's error may be long; what is kept of it is cut, so that a long traceback does not leave an attempt open.
 MAX_REPORT_BYTES = wire.MAX_BATCH_BYTES
 MAX_SELECTION_BYTES = 1024 * 1024
-
-
-class Nothing(Struct, forbid_unknown_fields=True):
-    """A body without fields."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method of one path.
-
-    `statuses` are the good answers, `problems` the bad ones beyond those that every call can get. `page_of` is what the items of
-    a list are. An action may come without a body (`may_be_empty`), which is then as good as `{}`. With `by_item` a fault in one
-    item of the body is that item's alone.
-    """
-
-    method: str
-    path: str
-    run: Handler
-    rule: Rule
-    summary: str
-    group: str
-    body: type[Struct] | None = None
-    may_be_empty: bool = False
-    limit: int = wire.MAX_BODY_BYTES
-    by_item: bool = False
-    query: type[Struct] = NoQuery
-    answer: type[Struct] | None = None
-    page_of: type[Struct] | None = None
-    media: str = "application/json"
-    statuses: tuple[int, ...] = (200,)
-    problems: tuple[int, ...] = ()
-    headers: tuple[str, ...] = ()
-    waits: bool = False
-    changes_tokens: bool = False
-    dev_only: bool = False
-    params: tuple[str, ...] = field(init=False)
-    reader: Reader | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "params", tuple(_PARAMETER.findall(self.path)))
-        object.__setattr__(self, "reader", None if self.body is None else Reader(self.body))
-
-
 JOBS, WORKERS, QUEUES, TENANTS, PROBES = "Jobs", "Workers", "Queues and dead letters", "Tenants", "The server"
 
 OPERATIONS: tuple[Operation, ...] = (

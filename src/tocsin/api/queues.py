@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from msgspec import UNSET
 
 from tocsin import wire
 from tocsin.api import views
 from tocsin.api.call import Answer, Call, ok
-from tocsin.api.checks import retry_faults
+from tocsin.api.checks import moment_faults, retry_faults
 from tocsin.api.cursors import Cursors, page_of
 from tocsin.api.desk import Desk
 from tocsin.api.problems import Fault, bad_cursor, invalid, not_found
@@ -49,6 +50,8 @@ async def put(desk: Desk, call: Call) -> Answer:
     tenant, name = call.caller.tenant, call.params[0]
     body: wire.QueuePut = call.body
     faults = retry_faults_with_defaults(body)
+    if isinstance(body.pause_until, datetime):
+        faults = faults + moment_faults(body.pause_until, "/pause_until")
     if faults:
         raise invalid(faults)
     row = await desk.queues.get(tenant, name)

@@ -27,10 +27,12 @@ _NUL_DETAIL = "must not contain the character NUL (U+0000)"
 _WHERE = re.compile(r" - at `(?P<key>key` in `)?\$(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`$", re.DOTALL)
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
+# A string that nobody closes goes on to the end: nothing is read twice, whatever a stranger sends.
+_STRING_TEXT = rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+_STRING = re.compile(_STRING_TEXT, re.DOTALL)
+_TOKEN = re.compile(_STRING_TEXT + rb"|[\[{\]}]", re.DOTALL)
 _CUT_AT = MAX_JSON_DEPTH + 20
-_MOST_BRACKETS = 200_000
+_MOST_TOKENS = 500_000
 
 
 def require_json(content_type: bytes | None, content_encoding: bytes | None) -> None:
@@ -61,27 +63,21 @@ class Reader:
         try:
             return self._decode(raw)
         except msgspec.ValidationError as exc:
-            raise self._wrong(raw, exc) from None
+            raise self._wrong(raw, str(exc)) from None
         except msgspec.DecodeError as exc:
             raise unreadable(str(exc)) from None
         except RecursionError:
-            return self._read_shallow(raw)
+            # What is cut away is refused all the same: enough of it stays to be too deep.
+            return self.read(cut_deep(raw))
 
-    def _read_shallow(self, raw: bytes) -> Any:
-        """The same body, cut where it is far too deep: the part that was cut is still refused for its depth."""
-        try:
-            return self._decode(cut_deep(raw))
-        except msgspec.ValidationError as exc:
-            raise self._wrong(cut_deep(raw), exc) from None
-        except msgspec.DecodeError as exc:
-            raise unreadable(str(exc)) from None
-
-    def _wrong(self, raw: bytes, exc: msgspec.ValidationError) -> Refused:
+    def _wrong(self, raw: bytes, message: str) -> Refused:
         try:
             msgspec.json.decode(raw, type=Raw)  # what follows the fault may not be JSON at all: that goes first
-        except msgspec.DecodeError as unread:
-            return unreadable(str(unread))
-        return invalid(list(faults_of(self.kind, raw))[:MOST_FAULTS] or [fault_of(str(exc))])
+        except msgspec.DecodeError as exc:
+            return unreadable(str(exc))
+        except RecursionError:
+            return self._wrong(cut_deep(raw), message)
+        return invalid(list(faults_of(self.kind, raw))[:MOST_FAULTS] or [fault_of(message)])
 
 
 def require_utf8(raw: bytes) -> None:
@@ -129,11 +125,11 @@ def _nuls(value: Any) -> Iterator[str]:
 
 def require_flat(value: Raw, pointer: str, limit_bytes: int) -> None:
     """Raise Refused for a value passed on as it was sent: 413 past `limit_bytes`, 422 nested too deeply."""
-    size = memoryview(value).nbytes
-    if size > limit_bytes:
-        raise too_large(f"has {size} bytes; at most {limit_bytes} are allowed", pointer)
+    text = bytes(value)
+    if len(text) > limit_bytes:
+        raise too_large(f"has {len(text)} bytes; at most {limit_bytes} are allowed", pointer)
     # A value of depth 101 has at least 101 brackets of each kind.
-    if size > 2 * MAX_JSON_DEPTH and is_too_deep(bytes(value)):
+    if len(text) > 2 * MAX_JSON_DEPTH and is_too_deep(text):
         raise invalid([(pointer, f"is nested more than {MAX_JSON_DEPTH} deep")])
 
 
@@ -154,7 +150,7 @@ def is_too_deep(raw: bytes) -> bool:
 
 def cut_deep(raw: bytes) -> bytes:
     """A JSON text with everything deeper than 120 replaced by 0: too deep still, but no danger to a decoder."""
-    if raw.count(b"[") + raw.count(b"{") > _MOST_BRACKETS:
+    if raw.count(b"[") + raw.count(b"{") + raw.count(b'"') > _MOST_TOKENS:
         raise invalid([("", f"is nested more than {MAX_JSON_DEPTH} deep")])
     kept, depth, since = [], 0, 0
     for found in _TOKEN.finditer(raw):
@@ -203,7 +199,8 @@ def faults_of(kind: Any, raw: bytes, pointer: str = "") -> Iterator[Fault]:
         yield pointer, f"is nested more than {MAX_JSON_DEPTH} deep"
         return
     core, description = _core(kind)
-    if raw[:1] == b"{" and (members := msgspec.json.decode(raw, type=dict[str, Raw])):
+    if raw.lstrip()[:1] == b"{":
+        members = msgspec.json.decode(raw, type=dict[str, Raw])
         if (struct := _struct(core, members)) is not None:
             found = list(_struct_faults(struct, members, pointer))
         elif typing.get_origin(core) is dict:

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from tocsin import wire
 from tocsin.api import auth, views
 from tocsin.api.call import Answer, Call, nothing, ok
+from tocsin.api.checks import moment_faults
 from tocsin.api.cursors import Cursors, page_of
 from tocsin.api.desk import Desk
 from tocsin.api.problems import conflict, invalid, not_found
@@ -109,8 +110,10 @@ async def create_token(desk: Desk, call: Call) -> Answer:
         for at, scope in enumerate(body.scopes)
         if (fault := auth.scope_fault(scope)) is not None
     ]
-    if body.expires_at is not None and ms_of(body.expires_at) <= now:
-        faults.append(("/expires_at", "must be in the future"))
+    if body.expires_at is not None:
+        faults += moment_faults(body.expires_at, "/expires_at")
+        if ms_of(body.expires_at) <= now:
+            faults.append(("/expires_at", "must be in the future"))
     if faults:
         raise invalid(faults)
     tenant = (await _tenant(desk, call)).name

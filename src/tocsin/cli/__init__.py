@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (head, less) has gone. Nothing more can be said to it, not even by the interpreter's last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        return _say(f"{error.filename or 'the system'}: {error.strerror or error}", FAILED)
     return code if isinstance(code, int) else DONE
 
 
@@ -105,7 +107,8 @@ def _wrong_use(error: Any) -> int:
 
 def _refusal(error: Refused) -> str:
     parts = [f"{error.title}: {error.detail}" if error.detail else error.title]
-    parts += [f"{pointer or '/'}: {detail}" for pointer, detail in error.errors]
+    # The API's own sentence often names the fields already.
+    parts += [f"{pointer or '/'}: {detail}" for pointer, detail in error.errors if detail not in error.detail]
     if error.status == 401:
         parts.append("set TOCSIN_TOKEN to a token of this server")
     elif error.status == 429 and error.retry_after_s is not None:

@@ -12,7 +12,6 @@ the server (if it runs on this machine) and the workers from the first create to
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -143,6 +142,8 @@ def _flow(
     *,
     mixed: bool,
 ) -> None:
+    import asyncio
+
     from tocsin.cli.load import Plan, Workers, create
 
     jobs = max(1, round(rate * seconds))
@@ -279,6 +280,8 @@ def _data_of(server: int | None) -> Path | None:
 
 
 async def _until_done(clock: Clock, crew: Workers, plan: Plan, limit_s: float) -> None:
+    import asyncio
+
     from tocsin.cli.load import LOOK_EVERY_S
 
     until = clock.elapsed_s() + limit_s

@@ -2,14 +2,13 @@
 
     python -m tocsin.cli.bench_worker FOLDER QUEUE CONCURRENCY PREFETCH
 
-In FOLDER it writes, named by its process: `.ready` when it takes jobs, `.starts` (for each start the job's number and the
-time in ms) and `.done` (for each accepted report of many jobs their count and the time). They are appended with one write
-each, so what a killed worker leaves is whole.
+In FOLDER it writes, named by its process: `.ready` when it begins to take jobs, `.starts` (for each start the job's number
+and the time in ms) and `.done` (for each accepted report of many jobs their count and the time). They are appended with
+one write each, so what a killed worker leaves is whole.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import struct
 import sys
@@ -59,19 +58,14 @@ class Noting:
         await self._inner.close()
 
 
-async def work(folder: Path, queue: str, concurrency: int, prefetch: int) -> None:
+def work(folder: Path, queue: str, concurrency: int, prefetch: int) -> None:
     """Take jobs of `queue` until SIGTERM."""
     clock = SystemClock()
     own = str(folder / str(os.getpid()))
     starts, done = os.open(own + ".starts", FLAGS, 0o600), os.open(own + ".done", FLAGS, 0o600)
     write, pack, now_ms = os.write, MARK.pack, clock.now_ms
-    worker = Worker(
-        queue,
-        concurrency=concurrency,
-        prefetch=prefetch,
-        transport=Noting(HttpTransport(), done, clock),
-        clock=clock,
-    )
+    transport = Noting(HttpTransport(), done, clock)
+    worker = Worker(queue, concurrency=concurrency, prefetch=prefetch, transport=transport, clock=clock)
 
     @worker.task(HANDLER)
     async def note(payload: dict[str, int], ctx: Context) -> None:
@@ -79,19 +73,9 @@ async def work(folder: Path, queue: str, concurrency: int, prefetch: int) -> Non
         if payload.get("fail") and ctx.attempt == 1:
             raise Retry("the benchmark wants its first attempt to fail", after=0)
 
-    serving = asyncio.create_task(worker.serve(signals=True))
     os.close(os.open(own + ".ready", FLAGS, 0o600))
-    await serving
-
-
-def main(arguments: list[str]) -> None:
-    """Run with the arguments of the docstring."""
-    import uvloop
-
-    folder, queue, concurrency, prefetch = arguments
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(Path(folder), queue, int(concurrency), int(prefetch)))
+    worker.run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    work(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tocsin.cli.serve import blocking
+from tocsin.errors import UsageError
 
 if TYPE_CHECKING:
     from tocsin.roles import Serving
@@ -34,12 +35,13 @@ def dev(
     allow = ", ".join(part for part in (settings.callback_allow, config.LOOPBACK) if part)
     settings = replace(
         settings,
-        roles=config.ROLES,
         port=settings.port if port is None else port,
         data=settings.data if data is None else data,
         callback_allow=allow,
     )
     config.check(settings)
+    if not settings.has_store:
+        raise UsageError("roles is executor: dev is a whole server; start an executor on its own with tocsin serve")
     options = roles.DevOptions(token=token, manual_clock=clock == "manual")
     with blocking(settings):
         roles.serve(

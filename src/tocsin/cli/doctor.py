@@ -9,10 +9,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import typer
 
@@ -48,6 +48,25 @@ class Finding:
     state: Literal["ok", "note", "problem"]
     found: str
     do: str = ""
+
+
+class StoreReport(Protocol):
+    """What looking at a store's file, without changing it, says."""
+
+    @property
+    def version(self) -> int:
+        """The file's schema."""
+        ...
+
+    @property
+    def newest(self) -> int:
+        """The schema that this program knows."""
+        ...
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """What the check of the file's structure found."""
+        ...
 
 
 def doctor(config: Config = None, data: Data = None, json: Json = False) -> None:
@@ -200,7 +219,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         )
         return
     try:
-        report = roles.examine_store(settings)
+        report: StoreReport = roles.examine_store(settings)
     except TocsinError as error:
         yield Finding("store", "problem", str(error), "see docs/operations.md: when the store cannot be used")
         return
@@ -212,14 +231,11 @@ def _store(settings: Settings) -> Iterator[Finding]:
             "stop the server and restore the last copy of the data folder",
         )
     else:
-        yield Finding("store", "ok", f"opens, and its quick check finds nothing; {file.stat().st_size / MIB:,.1f} MiB")
+        size = file.stat().st_size / MIB
+        yield Finding("store", "ok", f"{file.name} opens, and its quick check finds nothing; {size:,.1f} MiB")
     if report.version < report.newest:
-        yield Finding(
-            "schema",
-            "note",
-            f"version {report.version}, this program has {report.newest}",
-            "tocsin migrate, or a start, brings it up",
-        )
+        found = f"version {report.version}, this program has {report.newest}"
+        yield Finding("schema", "note", found, "tocsin migrate, or a start, brings it up")
     else:
         yield Finding("schema", "ok", f"version {report.version}")
 

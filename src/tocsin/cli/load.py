@@ -55,6 +55,8 @@ class Plan:
         head = f'{{"n":{number}{fail},"pad":"'
         pad = "x" * max(0, self.payload_bytes - len(head) - 2)
         more = f',"idempotency_key":"{self.queue}-{number}"' if self.keys and batched else ""
+        if kind == FAILS_ONCE:
+            more += ',"retry":{"max_attempts":3,"initial_backoff_s":0.1}'
         if kind in (HIGH, LOW):
             more += f',"priority":"{"high" if kind == HIGH else "low"}"'
         return (

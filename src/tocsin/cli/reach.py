@@ -5,7 +5,6 @@ Answers are kept as they came, so that `--json` prints exactly what the API said
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -76,6 +75,7 @@ async def ask(
 
 def run(work: Callable[[Transport], Awaitable[T]]) -> T:
     """Do `work` with a transport that is closed afterwards."""
+    import asyncio
 
     async def go() -> T:
         transport = connect()

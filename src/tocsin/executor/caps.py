@@ -1,6 +1,6 @@
 """How many calls may be in flight to one host of one tenant, so that a slow host does not fill the executor.
 
-**The limit.** It starts at an eighth of the executor and grows up to a quarter, by one with every answer that was about
+**The limit.** It starts at a quarter of the executor and grows up to half, by one with every answer that was about
 as quick as this host can be; when more calls only make each one slower, it stays. A *slow* call (ended by its timeout, or
 took more than half of it) halves the limit. Of the calls that were in flight together only the first slow one counts: the
 others say the same thing about the same moment (as TCP halves its window once per round trip).

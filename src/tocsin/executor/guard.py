@@ -77,8 +77,8 @@ class Blocked(OSError):
         host = f"[{address}]" if ":" in address else address
         super().__init__(
             errno.EACCES,
-            f"blocked: {address} is not a public address; the operator may allow it by adding "
-            f"{host}:{port} to the executor's allowed addresses",
+            f"blocked: {address} is not a public address; the operator may allow it with the setting "
+            f"callback_allow, by adding {host}:{port}",
         )
 
 
@@ -103,17 +103,17 @@ def _allowance(item: str) -> Allowance:
     expected = "expected NETWORK:PORT or NETWORK:*, such as 10.1.0.0/16:8443, 127.0.0.0/8:* or [fd00::/8]:443"
     network_text, colon, port_text = item.rpartition(":")
     if not colon or not network_text:
-        raise ConfigError(f"allowed address {item!r} names no port: {expected}")
+        raise ConfigError(f"callback_allow has {item!r}, which names no port: {expected}")
     if network_text.startswith("[") and network_text.endswith("]"):
         network_text = network_text[1:-1]
     try:
         network = ip_network(network_text)
     except ValueError as exc:
-        raise ConfigError(f"allowed address {item!r}: {exc}; {expected}") from exc
+        raise ConfigError(f"callback_allow has {item!r}: {exc}; {expected}") from exc
     if port_text == "*":
         return Allowance(network, None)
     if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and 1 <= int(port_text) <= 65_535):
-        raise ConfigError(f"allowed address {item!r}: the port must be 1 to 65535 or *; {expected}")
+        raise ConfigError(f"callback_allow has {item!r}: the port must be 1 to 65535 or *; {expected}")
     return Allowance(network, int(port_text))
 
 

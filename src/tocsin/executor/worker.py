@@ -71,7 +71,7 @@ class CallbackSource:
 class Executor:
     """Makes callbacks until it is stopped. `transport` carries a token of scope `executor`; its owner closes it.
 
-    `concurrency` calls are under way at once, a quarter of them (or 64) at most to one host of one tenant.
+    `concurrency` calls are under way at once, half of them (or 64) at most to one host of one tenant.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Executor:
         self.name = name or f"executor-{socket.gethostname()[:150]}-{os.getpid()}-{entropy.bytes(3).hex()}"
         self.concurrency = concurrency
         self._guard, self._resolver = guard, resolver
-        self._caps = Caps(clock, most=max(concurrency // 4, min(concurrency, SMALL)))
+        self._caps = Caps(clock, most=max(concurrency // 2, min(concurrency, SMALL)))
         self._hand = Hand()
         self._engine = Engine(
             [CallbackSource(transport, self.name, lease_s)],

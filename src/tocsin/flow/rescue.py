@@ -75,7 +75,13 @@ class Rescuer(Alarm):
 
     def over_at(self, job: JobState) -> int:
         """When a held job may be taken from its worker."""
-        return self._gap.lease_over(job.lease_until or 0, job.lease_ms or 0) + GRACE_MS
+        now, lease_ms = self._clock.now_ms(), job.lease_ms or 0
+        until = job.lease_until or 0
+        if until > now + lease_ms:
+            # No lease given or renewed by this clock ends so late: it has stepped back since, and nobody has been heard of
+            # for as long as the index has waited.
+            until = now - GRACE_MS
+        return self._gap.lease_over(until, lease_ms) + GRACE_MS
 
     def _lost(self, job: JobState) -> Change:
         claimed_at = job.claimed_at or 0

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from tocsin.clock import rfc3339
 from tocsin.wire import HttpTarget, Outcome, Status, Target, TaskTarget, Timing
 
 NULL = Raw(b"null")
@@ -157,8 +158,6 @@ def handler_of(target: Target) -> str:
 
 def idempotency_key(job_id: str, key_at_ms: int) -> str:
     """The key that every attempt of a run carries: the job and its first fire time in whole seconds."""
-    from tocsin.clock import rfc3339
-
     return f"{job_id}@{rfc3339(key_at_ms // 1000 * 1000)}"
 
 

@@ -8,7 +8,7 @@ application `http.disconnect`, as a closed connection would, and the call ends t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import unquote, urlencode
 
@@ -16,9 +16,8 @@ from tocsin.errors import ServerUnavailable
 from tocsin.sdk.transport import DEFAULT_TIMEOUT_S, Answer, accept
 
 Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+# Frameworks type their applications in ways that do not agree with one another.
+App = Callable[..., Any]
 
 
 class AsgiTransport:

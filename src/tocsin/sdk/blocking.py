@@ -18,17 +18,19 @@ from tocsin.errors import UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Last = Callable[[], Coroutine[Any, Any, None]]
+LAST_S = 5.0
 
 
 class Blocking:
-    """Runs coroutines on an event loop of its own thread, from any thread.
+    """Runs coroutines on an event loop of its own thread, from any thread; `last` is run when it ends.
 
-    The thread starts with the first call. In a process that was forked from one in which it ran, a new one is started.
-    With `loop`, that loop (running in another thread) is used instead.
+    The thread starts with the first call and ends with `close`, with this object or with the interpreter. In a process that
+    was forked from one in which it ran, a new one is started. With `loop`, that loop (of another thread) is used instead.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self._given = loop
+    def __init__(self, last: Last, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._last, self._given = last, loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -49,12 +51,12 @@ class Blocking:
             future.cancel()
             raise
 
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def close(self) -> None:
         """Run `last` and end the thread. Closing twice is fine."""
         if self._closed:
             return
-        if self._given is not None or (self._loop is not None and self._pid == os.getpid()):
-            self.call(last())
+        if self._given is not None:
+            self.call(self._last())
         self._closed = True
         if self._finalizer is not None and self._pid == os.getpid():
             self._finalizer()
@@ -78,7 +80,7 @@ class Blocking:
                 loop = asyncio.new_event_loop()
                 thread = threading.Thread(target=_serve, args=(loop,), name="tocsin-client", daemon=True)
                 thread.start()
-                self._loop, self._finalizer = loop, weakref.finalize(self, _end, loop, thread, os.getpid())
+                self._loop, self._finalizer = loop, weakref.finalize(self, _end, loop, thread, os.getpid(), self._last)
             return self._loop
 
 
@@ -137,8 +139,13 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -> None:
-    if pid == os.getpid() and not loop.is_closed():
-        loop.call_soon_threadsafe(loop.stop)
-        if thread is not threading.current_thread():
-            thread.join(5.0)
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int, last: Last) -> None:
+    if pid != os.getpid() or loop.is_closed():
+        return
+    loop.call_soon_threadsafe(_finish, loop, last)
+    if thread is not threading.current_thread():
+        thread.join(LAST_S)
+
+
+def _finish(loop: asyncio.AbstractEventLoop, last: Last) -> None:
+    loop.create_task(last()).add_done_callback(lambda _: loop.stop())

@@ -85,8 +85,10 @@ class Claimer:
         poll = self._poll or self._new_poll()
         self._poll = poll
         self._slots.reserved += poll.count
+        # The first claim, and the first after an outage, is answered at once: it shows that the server is there.
+        wait_s = self._wait_s if self.connected else 0.0
         try:
-            jobs = await self.source.claim(poll.count, self._wait_s, poll.request_id)
+            jobs = await self.source.claim(poll.count, wait_s, poll.request_id)
         except ServerUnavailable as exc:
             return self._failed(poll, str(exc), exc.retry_after_s if isinstance(exc, Overloaded) else 0.0)
         except Refused as exc:

@@ -11,6 +11,7 @@ is `Refused`, with the problem's fields. A client may be shared by threads (`Cli
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -134,7 +135,8 @@ class BlockingSigningKeys(Group):
 class Client:
     """A server, seen from ordinary code; the same groups of calls as `AsyncClient`, each waiting for its answer.
 
-    Works on a thread of its own, which starts with the first call; `close` (or `with`) ends it.
+    Works on a thread of its own, which starts with the first call; `close` (or `with`) ends it. With `loop`, on that event
+    loop, which runs in another thread.
     """
 
     def __init__(
@@ -145,10 +147,10 @@ class Client:
         transport: Transport | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
-        blocking: Blocking | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._client = client = AsyncClient(url, token, transport=transport, clock=clock, entropy=entropy)
-        self._blocking = blocking = blocking or Blocking()
+        self._blocking = blocking = Blocking(client.close, loop)
         self.jobs = BlockingJobs(client.jobs, blocking)
         self.queues = BlockingQueues(client.queues, blocking)
         self.dead = BlockingDeadLetters(client.dead, blocking)
@@ -163,7 +165,7 @@ class Client:
 
     def close(self) -> None:
         """Let go of the connections and end the thread."""
-        self._blocking.close(self._client.close)
+        self._blocking.close()
 
     def __enter__(self) -> Self:
         return self

@@ -26,7 +26,8 @@ from tocsin.sdk.transport import Transport, decode
 log = logging.getLogger("tocsin.worker")
 
 Item = tuple[AnyHeld, bytes]
-TIMEOUT_S = 10.0
+# How long one request may take before its connection counts as dead: a quarter of the shortest lease in it, in bounds.
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 1.0, 10.0
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 SINGLE_PROGRESS_AT_ONCE = 20
 
@@ -90,7 +91,7 @@ class Completions:
                 "POST",
                 "/v1/attempts:complete",
                 body=b'{"items":[' + b",".join([body for _, body in batch]) + b"]}",
-                timeout_s=TIMEOUT_S,
+                timeout_s=_timeout_s(batch),
             )
             results = decode(answer.body, wire.CompletionAnswer).results
             if len(results) != len(batch):
@@ -166,7 +167,7 @@ class Completions:
             problem = result.error
             if problem is None:
                 forget(held)
-            elif problem.status in (429, 503):
+            elif problem.status == 429 or problem.status >= 500:
                 again.append((held, body))
             elif problem.status in (404, 409):
                 self._hand.lost(held, f"its report was refused: {problem.title}")
@@ -189,6 +190,10 @@ class Completions:
         if not self._queue:
             self._queued.clear()
             self._emptied.set()
+
+
+def _timeout_s(batch: list[Item]) -> float:
+    return min(LONGEST_TIMEOUT_S, max(SHORTEST_TIMEOUT_S, min(held.lease_s for held, _ in batch) / 4))
 
 
 def _is_success(body: bytes) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from tocsin import wire
+from tocsin.clock import Clock, datetime_of
 from tocsin.errors import UsageError
 from tocsin.sdk.held import Held
 from tocsin.sdk.transport import json_value
@@ -16,11 +18,10 @@ from tocsin.sdk.transport import json_value
 class Context:
     """One attempt, as its handler sees it. The same methods work in async handlers and in threads, unless they say so."""
 
-    __slots__ = ("_held", "_loop")
+    __slots__ = ("_clock", "_held", "_loop")
 
-    def __init__(self, held: Held[wire.ClaimedJob], loop: asyncio.AbstractEventLoop) -> None:
-        self._held = held
-        self._loop = loop
+    def __init__(self, held: Held[wire.ClaimedJob], clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._held, self._clock, self._loop = held, clock, loop
 
     @property
     def job(self) -> wire.ClaimedJob:
@@ -47,8 +48,13 @@ class Context:
 
     @property
     def time_left_s(self) -> float:
-        """Seconds of the job's time-out that were left when the handler began."""
-        return self._held.allowed_s
+        """Seconds until the job's time-out stops this attempt; negative once it is over."""
+        return self._held.deadline - self._clock.elapsed_s()
+
+    @property
+    def deadline(self) -> datetime:
+        """The same as an instant (UTC)."""
+        return datetime_of(self._clock.now_ms() + round(self.time_left_s * 1000))
 
     @property
     def last_progress(self) -> Any:

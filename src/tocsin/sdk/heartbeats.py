@@ -39,6 +39,8 @@ log = logging.getLogger("tocsin.worker")
 
 TICK_S = 0.1
 PROGRESS_AT_ONCE = 20
+# After an error of the server's own about one attempt of a batch.
+ASK_AGAIN_S = 1.0
 
 StopAttempt = Callable[[AnyHeld, Stop, str], None]
 
@@ -157,6 +159,8 @@ class Heartbeats:
     def _refused(self, held: AnyHeld, status: int, kind: str, title: str, sent_at: float) -> None:
         if status in (429, 503):
             held.renewed(sent_at)
+        elif status >= 500:
+            held.renew_at = sent_at + ASK_AGAIN_S
         elif held.reported:
             # Its report is on its way: the answer to that decides, and may have ended the attempt just now.
             held.renew_at = sent_at + held.lease_s

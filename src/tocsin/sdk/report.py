@@ -6,6 +6,8 @@ The same fields as `wire.TokenCompletion`, but only those that say something tra
 
 from __future__ import annotations
 
+from datetime import timedelta
+from math import inf
 from typing import Any
 
 import msgspec
@@ -57,8 +59,12 @@ def succeeded(result: Any = None) -> Report:
     return Report("succeeded", result=Raw(encoded))
 
 
-def failed(error: str, *, retry_after_s: float | None = None) -> Report:
-    """The attempt failed and may be tried again."""
+def failed(error: str, *, retry_after_s: float | timedelta | None = None) -> Report:
+    """The attempt failed and may be tried again, not before `retry_after_s`; a pause that makes no sense is ignored."""
+    if isinstance(retry_after_s, timedelta):
+        retry_after_s = retry_after_s.total_seconds()
+    if not isinstance(retry_after_s, int | float) or not 0 <= retry_after_s < inf:
+        retry_after_s = None
     return Report("retryable_failure", error=cut(error), retry_after_s=retry_after_s)
 
 

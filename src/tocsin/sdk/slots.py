@@ -231,5 +231,8 @@ def _stopped(held: AnyHeld, text: str | None) -> Report | None:
 
 
 def _describe(exc: BaseException) -> str:
-    text = str(exc)
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001 - a handler's exception may be as broken as the handler
+        text = "(its text cannot be shown)"
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

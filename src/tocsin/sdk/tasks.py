@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tocsin import wire
+from tocsin.clock import Clock
 from tocsin.errors import Fatal, UsageError
 from tocsin.sdk import report as reports
 from tocsin.sdk.context import Context
@@ -42,9 +43,9 @@ class Task:
 class Tasks:
     """The handlers by name, and the `perform` of a worker's engine."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, clock: Clock) -> None:
         self._tasks: dict[str, Task] = {}
-        self._tally = tally
+        self._tally, self._clock = tally, clock
         self.threads: Threads | None = None
 
     @property
@@ -73,7 +74,7 @@ class Tasks:
             raise Fatal(f"the payload cannot be read in Python: {exc}") from exc
         if task.is_async:
             if task.wants_context:
-                result = await task.handler(payload, Context(held, asyncio.get_running_loop()))
+                result = await task.handler(payload, Context(held, self._clock, asyncio.get_running_loop()))
             else:
                 result = await task.handler(payload)
         else:
@@ -85,7 +86,7 @@ class Tasks:
         assert self.threads is not None
         held.patient = True
         call = (
-            partial(task.handler, payload, Context(held, asyncio.get_running_loop()))
+            partial(task.handler, payload, Context(held, self._clock, asyncio.get_running_loop()))
             if task.wants_context
             else partial(task.handler, payload)
         )

@@ -20,9 +20,9 @@ from tocsin.clock import Clock
 from tocsin.model.fairness import DeficitRing
 from tocsin.model.job import Line
 from tocsin.model.partition import partition_of
+from tocsin.model.timer import Due, TimerKey
 from tocsin.near.memory.dueset import NEVER, SLOT_SHIFT, DueSet
 from tocsin.near.port import Cut
-from tocsin.store.port import Due, TimerKey
 
 LANES = (0, 1)
 # A pass that died between take and drop gives its members back after one to two such spans.

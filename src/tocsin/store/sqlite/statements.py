@@ -1,0 +1,84 @@
+"""The SQL of this adapter, from the `.sql` files beside it: named blocks, and rows of VALUES that repeat.
+
+A block starts with `-- name: <name>` and ends at the next one. `{{file.block}}` stands for another block's text. In a block
+for many rows, `[[(…)]]` is one row: `{1}`, `{2}` … are its own parameters, `?1` … those that all rows share. Nothing else is
+ever put into a statement, so no value can become SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from itertools import chain
+from sqlite3 import Connection, Cursor
+from typing import Any
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"\{\{(\w+)\.(\w+)\}\}")
+_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+_ROW = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_FIELD = re.compile(r"\{(\d+)\}")
+# Few sizes, so that every statement stays prepared; large ones, because each statement hands the interpreter's lock over.
+_SIZES = (128, 32, 8, 1)
+
+
+@cache
+def blocks(file: str) -> dict[str, str]:
+    """The named blocks of `sql/<file>.sql`, without comments and with their inclusions in place."""
+    text = (resources.files(__package__) / "sql" / f"{file}.sql").read_text("utf-8")
+    parts = _NAME.split(text)
+    return {
+        name: _INCLUDE.sub(
+            lambda found: blocks(found[1])[found[2]] if found[1] != file else _own(parts, found[2]), body
+        )
+        for name, body in ((parts[at], _clean(parts[at + 1])) for at in range(1, len(parts), 2))
+    }
+
+
+def block(file: str, name: str) -> str:
+    """One statement."""
+    return blocks(file)[name]
+
+
+def _own(parts: list[str], name: str) -> str:
+    return _clean(parts[parts.index(name) + 1])
+
+
+def _clean(body: str) -> str:
+    return _COMMENT.sub("", body).strip().removesuffix(";")
+
+
+class Many:
+    """A statement that takes many rows of VALUES, run in a few large steps."""
+
+    def __init__(self, file: str, name: str, shared: int = 0) -> None:
+        text = block(file, name)
+        found = _ROW.search(text)
+        assert found is not None, f"{file}.{name} has no [[row]]"
+        row = found[1]
+        width = max(int(number) for number in _FIELD.findall(row))
+        self.sizes = [(size, self._compose(text, row, width, shared, size)) for size in _SIZES]
+
+    @staticmethod
+    def _compose(text: str, row: str, width: int, shared: int, size: int) -> str:
+        def numbered(at: int) -> str:
+            return _FIELD.sub(lambda found: f"?{shared + at * width + int(found[1])}", row)
+
+        return _ROW.sub(lambda _: ",".join(numbered(at) for at in range(size)), text)
+
+    def run(self, conn: Connection, rows: Sequence[tuple[Any, ...]], *shared: Any) -> int:
+        """Write for all rows; how many rows were changed in total."""
+        return sum(cursor.rowcount for cursor in self._steps(conn, rows, shared))
+
+    def rows(self, conn: Connection, rows: Sequence[tuple[Any, ...]], *shared: Any) -> list[tuple[Any, ...]]:
+        """Ask for all rows; what each step answered."""
+        return [row for cursor in self._steps(conn, rows, shared) for row in cursor]
+
+    def _steps(self, conn: Connection, rows: Sequence[tuple[Any, ...]], shared: tuple[Any, ...]) -> Iterator[Cursor]:
+        at = 0
+        for size, text in self.sizes:
+            while len(rows) - at >= size:
+                yield conn.execute(text, list(chain(shared, chain.from_iterable(rows[at : at + size]))))
+                at += size
