@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.model.job import Line
-from tocsin.store.port import Due, TimerKey
+from tocsin.model.timer import Due, TimerKey
 
 DUE_PER_TENANT_LANE = 200_000
 LINE_LIMIT = 100_000

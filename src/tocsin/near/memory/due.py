@@ -20,9 +20,9 @@ from tocsin.clock import Clock
 from tocsin.model.fairness import DeficitRing
 from tocsin.model.job import Line
 from tocsin.model.partition import partition_of
+from tocsin.model.timer import Due, TimerKey
 from tocsin.near.memory.dueset import NEVER, SLOT_SHIFT, DueSet
 from tocsin.near.port import Cut
-from tocsin.store.port import Due, TimerKey
 
 LANES = (0, 1)
 # A pass that died between take and drop gives its members back after one to two such spans.
@@ -66,9 +66,10 @@ class DueSets:
             if have is not None:
                 if have[2] >= version:
                     continue
-                self._forget_held(have)
+                # Counted first and looked up anew after: a set whose last member goes is discarded.
                 chosen.count += came
-                last, chosen, came = None, _NO_SET, 0  # its set may have gone with it
+                self._forget_held(have)
+                last, chosen, came = None, _NO_SET, 0
             elif in_hand and self._in_hand(job_id, version):
                 continue
             if line is not last:

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
-from tocsin.store.port import Due, TimerKey
+from tocsin.model.timer import Due, TimerKey
 
 SLOT_SHIFT = 7  # slots of 128 ms
 NEVER = 1 << 62

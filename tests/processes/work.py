@@ -1,0 +1,57 @@
+"""Handlers for worker processes, as `tocsin worker tests.processes.work:worker` runs them; each writes into the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import tocsin
+from tests.processes import journal
+
+worker = tocsin.Worker(
+    "default", grace_s=float(os.environ.get("GRACE_S", "25")), wait_s=float(os.environ.get("WAIT_S", "2"))
+)
+
+
+def note(what: str, payload: Any, ctx: tocsin.Context) -> None:
+    journal.write(
+        {
+            "what": what,
+            "job_id": ctx.job.job_id,
+            "attempt": ctx.attempt,
+            "key": ctx.idempotency_key,
+            "payload": payload,
+            "pid": os.getpid(),
+        }
+    )
+
+
+@worker.task("note")
+async def do_note(payload: Any, ctx: tocsin.Context) -> None:
+    note("begin", payload, ctx)
+
+
+@worker.task("hold")
+async def hold(payload: Any, ctx: tocsin.Context) -> dict[str, int]:
+    """Goes on until the file `payload["until"]` is there; the result says who did it."""
+    note("begin", payload, ctx)
+    while not Path(payload["until"]).exists():  # noqa: ASYNC110, ASYNC240 - it comes from another process
+        await asyncio.sleep(0.02)
+    note("end", payload, ctx)
+    return {"attempt": ctx.attempt}
+
+
+@worker.task("brief")
+async def brief(payload: Any, ctx: tocsin.Context) -> None:
+    note("begin", payload, ctx)
+    await asyncio.sleep(payload["s"])
+    note("end", payload, ctx)
+
+
+@worker.task("poison")
+async def poison(payload: Any, ctx: tocsin.Context) -> None:
+    note("begin", payload, ctx)
+    os.kill(os.getpid(), signal.SIGKILL)
