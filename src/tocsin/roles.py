@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 
 import uvicorn
@@ -37,7 +38,7 @@ from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
-from tocsin.flow.gap import Gap, Pulse
+from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
 from tocsin.flow.load import Loader
@@ -167,7 +168,8 @@ async def _compose(
     settings: Settings, store: Store, near: NearTier, leases: Leases, clock: Clock, entropy: Entropy
 ) -> Process:
     jobs, rows = store.jobs, store.settings
-    tally, gap = Tally(), Gap(clock)
+    virtual = isinstance(clock, ManualClock)
+    tally, gap = Tally(), Gap(clock, inf if virtual else GAP_S)
     queues = QueueBook(rows, near, tally, clock)
     quotas = Quotas(rows, tally, clock, Limits(**settings.quotas.as_dict()))
     parker = Parker(jobs, near)
