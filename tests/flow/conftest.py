@@ -10,9 +10,10 @@ from tests.life.world import World
 
 
 @pytest.fixture(autouse=True)
-def _quiet():
+def _quiet(caplog):
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    caplog.set_level(logging.CRITICAL, "tocsin")
     yield
     structlog.configure(**before)
 

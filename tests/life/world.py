@@ -188,6 +188,11 @@ class World:
         """Let time pass; all stages run when they are due."""
         await self.on.conductor.advance(seconds)
 
+    async def jump(self, seconds: float) -> None:
+        """Let time pass in one piece, as while the machine was suspended; then all stages run."""
+        self.clock.advance(seconds)
+        await self.settle()
+
     # clients
 
     async def create(self, tenant: str = "acme", *, key: str | None = None, **fields: Any) -> str:

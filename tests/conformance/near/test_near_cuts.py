@@ -186,3 +186,21 @@ async def test_cuts_are_forgotten_with_their_partition(make: Make) -> None:
     assert {cut.partition for cut in await world.near.cuts(world.all)} == {0, 1, 2, 3}
     await world.near.forget([0, 1])
     assert {cut.partition for cut in await world.near.cuts(world.all)} == {2, 3}
+
+
+async def test_a_full_set_of_one_millisecond_is_not_read_on_before_it_has_room(make: Make) -> None:
+    world = await make(partitions=1, due_limit=100)
+    await world.near.offer([world.due(0) for _ in range(300)])
+    assert await world.near.cuts(world.all) == []
+
+
+async def test_what_is_more_urgent_than_all_that_a_full_set_holds_is_read_on_at_once(make: Make) -> None:
+    world = await make(partitions=1, due_limit=100)
+    dues = [world.due(at) for at in range(130)]
+    await world.near.offer(dues)
+    world.clock.advance(1)
+    await world.take_and_drop(100)
+    (cut,) = await world.near.cuts(world.all)
+    # The loader reads for a while; meanwhile others fill the set with later times.
+    await world.near.offer([world.due(60_000 + at) for at in range(90)])
+    assert cut in await world.near.cuts(world.all)

@@ -20,7 +20,7 @@ def run(call: Coroutine[Any, Any, T]) -> T:
     try:
         call.send(None)
     except StopIteration as ended:
-        return ended.value  # type: ignore[no-any-return]
+        return ended.value
     call.close()
     raise AssertionError("a call of the tier in memory suspended")
 

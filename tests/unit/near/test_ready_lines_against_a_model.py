@@ -280,4 +280,4 @@ class ReadyLinesMachine(RuleBasedStateMachine):
 
 
 TestReadyLines = ReadyLinesMachine.TestCase
-TestReadyLines.settings = settings(max_examples=100, stateful_step_count=40)
+TestReadyLines.settings = settings(max_examples=60, stateful_step_count=40)

@@ -5,7 +5,7 @@
 -- ?1 IDs. Every careful path.
 SELECT json_group_array(json_array(
     coalesce(j.status, 0), coalesce(j.version, 0), coalesce(j.attempt, 0), coalesce(j.due_at, 0),
-    j.expires_at, j.claimed_at, coalesce(j.timeout_ms, 0), j.lease_ms))
+    j.expires_at, j.claimed_at, coalesce(j.timeout_ms, 0), j.lease_ms, j.lease_until, j.beaten_at))
 FROM json_each(?1) AS asked
 LEFT JOIN jobs AS j ON j.id = asked.value;
 
