@@ -1,5 +1,7 @@
 """Recheck: every timer whose minute has passed is looked at again; watch timers first, then exactly what was read goes."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.life.disk import Crashed
@@ -79,7 +81,7 @@ async def test_watch_timers_double_from_five_minutes_to_an_hour(world):
         (timer,) = (await look(world)).timers[job_id]
         if timer.kind == "watch" and (not seen or timer.time != seen[-1]):
             seen.append(timer.time)
-    waits = [round((b - a) / 60_000) for a, b in zip(seen, seen[1:], strict=False)]
+    waits = [round((b - a) / 60_000) for a, b in pairwise(seen)]
     assert waits[0] <= 12
     assert max(waits) <= 63
     assert waits == sorted(waits)
