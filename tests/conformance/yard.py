@@ -66,7 +66,6 @@ class Yard:
         fields = {"payload": Raw(b'{"to":"ada"}'), **definition}
         asked = Definition(target=TaskTarget(handler="send", timeout_s=timeout_s), run_at=at, key_at=at, **fields)
         return NewJob(
-            timeout_ms=asked.timeout_ms,
             job_id=job_id,
             line=line,
             priority=priority,
