@@ -95,11 +95,11 @@ def _roles() -> dict[str, Parse]:
 class QuotaDefaults:
     """What a tenant may do unless its own quotas say otherwise."""
 
-    creates_per_s: float = field(default=20_000.0, metadata=_number(0, 1e9))
-    jobs_per_minute_bucket: float = field(default=2_000_000.0, metadata=_number(0, 1e12))
-    precise_per_s: float = field(default=200_000.0, metadata=_number(0, 1e9))
+    creates_per_s: float = field(default=200_000.0, metadata=_number(0, 1e9))
+    jobs_per_minute_bucket: float = field(default=20_000_000.0, metadata=_number(0, 1e12))
+    precise_per_s: float = field(default=1_000_000.0, metadata=_number(0, 1e9))
     waiting_jobs: float = field(default=100_000_000.0, metadata=_number(0, 1e12))
-    concurrent_callbacks: float = field(default=2_000.0, metadata=_number(0, 1e6))
+    concurrent_callbacks: float = field(default=10_000.0, metadata=_number(0, 1e6))
     stored_bytes: float = field(default=1e12, metadata=_number(0, 1e18))
 
     def as_dict(self) -> dict[str, float]:
@@ -128,11 +128,8 @@ class Settings:
     token: str | None = field(default=None, metadata=_text("a token (tcs_…)", r"[\x21-\x7e]+"))
 
     # How it keeps time. See the constraints below.
-    horizon_s: float = field(default=300.0, metadata=_number(60, 3_600))
     recheck_delay_s: float = field(default=60.0, metadata=_number(0, 3_600))
     max_write_s: float = field(default=30.0, metadata=_number(1, 600))
-    lease_s: float = field(default=30.0, metadata=_number(5, 600))  # of queues that set none
-    rescue_grace_s: float = field(default=2.0, metadata=_number(0, 60))
     drain_s: float = field(default=10.0, metadata=_number(0, 600))  # how long a stop waits for what is under way
     retention_days: float = field(default=30.0, metadata=_number(1, 3_650))
 
@@ -186,11 +183,6 @@ def check(settings: Settings) -> None:
     if settings.partitions & (settings.partitions - 1):
         below = 1 << (settings.partitions.bit_length() - 1)
         raise ConfigError(f"partitions is {settings.partitions}; it must be a power of two: {below} or {below * 2}")
-    if settings.rescue_grace_s >= settings.lease_s:
-        raise ConfigError(
-            f"rescue_grace_s is {settings.rescue_grace_s:g} and lease_s is {settings.lease_s:g}: a dead worker "
-            f"would be noticed only after twice its lease; lower rescue_grace_s below {settings.lease_s:g}"
-        )
     if settings.metrics_host is not None and settings.metrics_port is None:
         raise ConfigError(f"metrics_host is {settings.metrics_host} and metrics_port is not set; set metrics_port too")
     if settings.metrics_port and settings.metrics_port == settings.port:

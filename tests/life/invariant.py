@@ -1,7 +1,8 @@
 """What must be true of the store after every step of a job's life, whatever happened before.
 
 Timers: each unfinished job has a timer at its version, or a park row, so that somebody looks at it again.
-States: every change is in `model.job.LEADS_TO`; a finished job stays as it is; version and attempt never decrease; a version fires once.
+States: every change is in `model.job.LEADS_TO`; a finished job stays as it is; version and attempt never decrease; a version
+fires once.
 Runs: the idempotency key of a job never changes.
 """
 

@@ -1,8 +1,8 @@
 """The life of a job as a state machine: everything that clients, workers, time and bad luck do, in any order.
 
-The rules call the real stages over a real near tier. A crash may fall between any two row writes and around every call of the near
-tier; the store may fail; memory may be lost; clocks may step. After every rule the whole store is looked at (`invariant.py`), and at
-the end time goes on with a worker that completes everything: what was accepted must come to an end.
+The rules call the real stages over a real near tier. A crash may fall between any two row writes and around every call of the
+near tier; the store may fail; memory may be lost; clocks may step. After every rule the whole store is looked at
+(`invariant.py`), and at the end time goes on with a worker that completes everything: what was accepted must come to an end.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ LUCK = st.one_of(
     st.just(("fail", 0)),
 )
 Luck = tuple[str, int]
+# A job that is due ends within this time of everything being well again: a recheck below the floor may be an hour off.
+PATIENCE_MS = 4_000_000
 
 
 class Life(RuleBasedStateMachine):
@@ -68,6 +70,8 @@ class Life(RuleBasedStateMachine):
         self._run(self.world.start())
         for tenant, delay_s in (("acme", 0), ("acme", 5), ("bolt", 0)):
             self._got_made(self._run(self.world.try_create(tenant, delay_s=delay_s)))
+        self._run(self.ledger.check(self.accepted))
+        self._got(self._run(self.world.claim()), None)
 
     # clients
 
@@ -131,13 +135,14 @@ class Life(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(("time", "time", "payload", "priority", "target", "nothing")), luck=LUCK)
     def patch(self, data: st.DataObject, what: str, luck: Luck) -> None:
         job_id = self._pick(data)
-        fields: dict[str, Any] = {
+        choices: dict[str, dict[str, Any]] = {
             "time": {"delay_s": data.draw(st.sampled_from(DELAYS_S), label="delay")},
             "payload": {"payload": {"n": 1}},
             "priority": {"priority": "high"},
             "target": {"target": {"type": "task", "handler": "other"}},
             "nothing": {"name": None},
-        }[what]
+        }
+        fields = choices[what]
         self._wish(self.world.patch(job_id, self.ledger.tenant(job_id), **fields), luck)
 
     @precondition(lambda self: self.accepted)
@@ -156,7 +161,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(tenant=st.sampled_from(TENANTS), rate=st.sampled_from((None, 0.5, 10)), luck=LUCK)
     def redrive(self, tenant: str, rate: float | None, luck: Luck) -> None:
-        self._do(self.world.redrive(tenant, **({} if rate is None else {"rate_per_s": rate})), luck)
+        fields: dict[str, Any] = {} if rate is None else {"rate_per_s": rate}
+        self._do(self.world.redrive(tenant, **fields), luck)
 
     @rule(tenant=st.sampled_from(TENANTS), luck=LUCK)
     def discard(self, tenant: str, luck: Luck) -> None:
@@ -277,23 +283,18 @@ class Life(RuleBasedStateMachine):
         self.world.fault.clear()
         for tenant in TENANTS:
             self._run(self.world.pause(False, tenant))
-        quiet_until = self.world.clock.now_ms()
-        for _ in range(2_000):
-            waiting = self._run(self._unfinished())
-            if not waiting:
-                return
+        patience_until = 0
+        while waiting := self._run(self._unfinished()):
             now = self.world.clock.now_ms()
-            first = min(waiting)
-            if first > now + 60_000:
-                self.world.clock.advance_to(first)
-                quiet_until = self.world.clock.now_ms()
+            if min(waiting) > max(now, patience_until - PATIENCE_MS) + 10_000:
+                self.world.clock.advance_to(min(waiting))
+                patience_until = self.world.clock.now_ms() + PATIENCE_MS
             else:
-                self.world.clock.advance(1.0)
-                self._run(self.world.on.pulse.step())
-                assert now < quiet_until + 7_500_000, "an accepted job has not come to an end"
+                patience_until = patience_until or now + PATIENCE_MS
+                assert now < patience_until, "an accepted job has not come to an end"
+                self.world.clock.advance(4.0)
             self._run(self.world.settle())
             self._run(self._work())
-        raise AssertionError("an accepted job has not come to an end")
 
     async def _unfinished(self) -> list[int]:
         jobs = [job for job in (await look(self.world)).jobs.values() if job.status not in TERMINAL]
@@ -343,12 +344,12 @@ class Life(RuleBasedStateMachine):
         try:
             return self._do(work, luck)
         except Refused as refused:
-            assert refused.status in (404, 409), refused
+            if refused.status not in (404, 409):
+                raise
             return None
 
     def _restart(self) -> None:
-        self.world.fault.clear()
-        self._run(self.world.start())
+        self._run(self.world.restart())
 
     def _got(self, jobs: list[Any] | None, request: str | None) -> None:
         for job in jobs or ():

@@ -1,13 +1,13 @@
 """A process of Tocsin in a test: the real stages over a store and a near tier that can be lost, in virtual time.
 
-A `World` is what outlives the process (the clock, the store's contents, the faults); `start` puts a process together as the composition
-root does and recovers. `crash` leaves everything in memory behind, as a kill does. Stages are stepped by hand (`settle`, `step`), so a
+A `World` is what outlives the process (the clock, the store's contents, the faults); `start` puts a process together as the
+composition root does and recovers; a restart leaves everything in memory behind, as a kill does. Stages are stepped by hand, so a
 test says exactly what happened in which order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -128,7 +128,6 @@ class World:
         self,
         *,
         seed: int = 1,
-        open_store: Callable[[World], Awaitable[Store]] | None = None,
         partitions: int = PARTITIONS,
         due_limit: int = 200_000,
         line_limit: int = 100_000,
@@ -141,10 +140,10 @@ class World:
         self.disk, self.fault = Disk(), Fault()
         self.partitions, self.page, self.limits = partitions, page, limits
         self._due_limit, self._line_limit, self._yielding = due_limit, line_limit, yielding
-        self._open = open_store or World._open_step
         self._process: Process | None = None
 
-    async def _open_step(self) -> Store:
+    async def open_store(self) -> Store:
+        """The store as a new process finds it."""
         return StepStore(self.disk, self.clock, self.partitions, self.fault, yielding=self._yielding)
 
     @property
@@ -156,7 +155,7 @@ class World:
     async def boot(self) -> Process:
         """A new process, with an empty near tier, that has not recovered anything yet."""
         near = MemoryNearTier(self.clock, self.partitions, due_limit=self._due_limit, line_limit=self._line_limit)
-        self._process = Process(self, await self._open(self), Brittle(near, self.fault))
+        self._process = Process(self, await self.open_store(), Brittle(near, self.fault))
         return self._process
 
     async def start(self) -> Process:
@@ -166,8 +165,9 @@ class World:
         return process
 
     async def restart(self) -> Process:
-        """Kill the process and start another."""
+        """Kill the process and start another; that takes a moment."""
         self.fault.clear()
+        self.clock.advance(0.2)
         return await self.start()
 
     async def crash_during(self, work: Awaitable[object], point: str) -> None:
@@ -187,6 +187,11 @@ class World:
     async def advance(self, seconds: float) -> None:
         """Let time pass; all stages run when they are due."""
         await self.on.conductor.advance(seconds)
+
+    async def jump(self, seconds: float) -> None:
+        """Let time pass in one piece, as while the machine was suspended; then all stages run."""
+        self.clock.advance(seconds)
+        await self.settle()
 
     # clients
 

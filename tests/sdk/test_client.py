@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import tocsin
 import tocsin.testing
+from tests.sdk.over_http import served_here
+from tests.sdk.stand_in import wait_until
 from tocsin import wire
 from tocsin.sdk.calls import path
 
@@ -203,3 +206,22 @@ async def test_a_worker_does_the_job_when_its_time_has_come(server, client):
 
 def test_names_in_paths_are_quoted():
     assert path("jobs/", "../queues?x=1", "/attempts") == "/v1/jobs/..%2Fqueues%3Fx%3D1/attempts"
+
+
+async def test_a_worker_that_leaves_over_a_real_connection_takes_nothing_with_it(server, client):
+    async with served_here(server.process.app) as url:
+        worker = tocsin.Worker("q", url=url, token=server.token, clock=server.clock, concurrency=4)
+
+        @worker.task("h")
+        async def handle(payload):
+            return payload
+
+        first = await client.jobs.create(queue="q", handler="h", payload="x" * 60_000)
+        task = asyncio.create_task(worker.serve())
+        await wait_until(lambda: worker.connected and worker.tally.dead == 1 and not worker.holding, "the first job")
+        await worker.stop()
+        await task
+        second = await client.jobs.create(queue="q", handler="h")
+        await server.advance(1)
+        assert (await client.jobs.get(first.job_id)).status == "DEAD", "its result was larger than 16 KiB"
+        assert (await client.jobs.get(second.job_id)).attempt == 0

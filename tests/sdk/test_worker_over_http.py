@@ -148,7 +148,8 @@ def _program(stand_in, grace_s: float) -> Iterator[subprocess.Popen[bytes]]:
 async def test_sigterm_lets_short_jobs_end_and_hands_long_ones_back_within_the_grace(stand_in):
     jobs = [stand_in.add(payload=2), stand_in.add(payload=600), stand_in.add("thread", payload=600)]
     with _program(stand_in, grace_s=4) as process:
-        await wait_until(lambda: all(job.status == "RUNNING" for job in jobs), "all to run", 20)
+        await wait_until(lambda: all(job.status == "RUNNING" for job in jobs), "all to be claimed", 20)
+        await wait_until(lambda: stand_in.open_claims == 1, "the next claim: by then they run", 20)
         process.send_signal(signal.SIGTERM)
         started = time.perf_counter()
         await wait_until(lambda: process.poll() is not None, "the end", 15)

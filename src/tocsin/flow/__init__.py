@@ -16,12 +16,12 @@ The record of truth is the store; the near tier can be lost at any time. Writes 
 
 | stage | writes, in this order | if the process dies just after |
 |---|---|---|
-| admit | idempotency record, timer, job; then an offer or a push; then the answer | the loader or the recheck finds the timer; the client repeats with its key and gets the same job |
+| admit | idempotency record, timer, job; offer or push; answer | loader or recheck finds the timer; a repeat by key gets the same job |
 | load | offer to the near tier | offered again |
 | dispatch | job -> QUEUED at that version; then its line; then out of the due set | fired again: "already QUEUED", pushed again |
-| claim | out of the line into the request's hand; QUEUED -> RUNNING; out of the hand | back into the line after 10 s; or the lease ends: rescue |
+| claim | from the line into the request's hand; RUNNING; out of the hand | back into the line after 10 s; or the lease ends: rescue |
 | heartbeat | lease_until where the attempt matches | the worker asks again |
-| complete | (retry: new timer) attempt record, new state; finished row, out of `jobs` | the worker repeats and gets the same answer |
+| complete | (retry: new timer) record, new state; finished row, out of `jobs` | the worker repeats and gets the same answer |
 | change, redrive | new timer at version+1, then the job | the timer without its job's change is void |
 | rescue | as complete, with the outcome `lost` or `timed_out` | seen again |
 | recheck | watch timers, then exactly the timers that were read go | read again |

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, structs
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, ms_of
@@ -45,8 +44,7 @@ HORIZON_MS = wire.HORIZON_S * 1000
 FLEXIBLE, PRECISE = wire.Timing(class_="flexible"), wire.Timing()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """A job that a client asks for. `key` is its idempotency key, `body_hash` (16 bytes) what the key is bound to."""
 
     job: wire.JobCreate
@@ -56,14 +54,46 @@ class Wanted:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
-    """A job that is durable. `job` is None for a replay: it is what it is by now."""
+class Admitted(Struct, frozen=True, kw_only=True):
+    """A job that is durable. `draft` is None for a replay: that job is what it is by now."""
 
     job_id: str
     status: Status
     replayed: bool
-    job: JobState | None
+    draft: Draft | None = None
+
+
+class Draft(Struct, frozen=True):
+    """A job as it was created, before anything happened to it."""
+
+    new: NewJob
+    definition: Definition
+    made_at: int
+
+    def under(self, created: Created) -> Draft:
+        """The draft under the ID it was made under: another one where this create ended an earlier, cut one of its key."""
+        if created.made is not Made.CREATED or created.job_id == self.new.job_id:
+            return self
+        return Draft(structs.replace(self.new, job_id=created.job_id), self.definition, self.made_at)
+
+    def state(self) -> JobState:
+        """The whole job."""
+        new = self.new
+        return JobState(
+            job_id=new.job_id,
+            line=new.line,
+            priority=new.priority,
+            status=Status.QUEUED if new.queued else Status.SCHEDULED,
+            version=1,
+            attempt=0,
+            tries=0,
+            due_at=new.fire_at,
+            fire_at=new.fire_at,
+            created_at=self.made_at,
+            queued_at=self.made_at if new.queued else None,
+            expires_at=new.expires_at,
+            definition=self.definition,
+        )
 
 
 class Admitter:
@@ -92,27 +122,26 @@ class Admitter:
         now = self._clock.now_ms()
         fresh = new_ids(allowed, now, self._entropy)
         answers: list[Admitted | Refused | None] = [None] * len(wanted)
-        drafts: list[tuple[int, JobState, NewJob]] = []
+        drafts: list[tuple[int, Draft]] = []
         for at, wish in enumerate(wanted):
             if at >= allowed:
                 answers[at] = over("creates_per_s", limits.creates_per_s, 1.0)
                 continue
             job_id = fresh[at] if wish.key is None else keyed_id(now, self._entropy, tenant, wish.key)
             try:
-                job = self._draft(tenant, wish, job_id, now, policies[wish.job.queue], limits)
+                drafts.append((at, self._draft(tenant, wish, job_id, now, policies[wish.job.queue], limits)))
             except Refused as refused:
                 answers[at] = refused
-                continue
-            drafts.append((at, job, self._new(job, wish)))
         if drafts:
-            created = await self._store.create([new for _, _, new in drafts])
-            await self._announce(drafts, created)
-            for (at, job, _), answer in zip(drafts, created, strict=True):
-                answers[at] = _answer(job, answer)
+            created = await self._store.create([draft.new for _, draft in drafts])
+            drafts = [(at, draft.under(answer)) for (at, draft), answer in zip(drafts, created, strict=True)]
+            await self._announce([draft.new for _, draft in drafts], created)
+            for (at, draft), answer in zip(drafts, created, strict=True):
+                answers[at] = _answer(draft, answer)
             await self._look_at_replays(answers)
         return [answer for answer in answers if answer is not None]
 
-    def _draft(self, tenant: str, wish: Wanted, job_id: str, now: int, default: Retrying, limits: Limits) -> JobState:
+    def _draft(self, tenant: str, wish: Wanted, job_id: str, now: int, default: Retrying, limits: Limits) -> Draft:
         ask = wish.job
         timing = ask.timing or PRECISE
         base = self._asked_at(ask, now)
@@ -128,27 +157,23 @@ class Admitter:
             payload=ask.payload,
             name=ask.name,
             timing=timing,
-            retry=merged_policy(ask.retry, default),
+            retry=default if ask.retry is None else merged_policy(ask.retry, default),
             expires_after_s=ask.expires_after_s,
             tags=ask.tags or {},
             traceparent=wish.traceparent,
         )
-        queued = fire_at <= now
-        return JobState(
+        new = NewJob(
             job_id=job_id,
             line=line,
             priority=PRIORITY[ask.priority or "normal"],
-            status=Status.QUEUED if queued else Status.SCHEDULED,
-            version=1,
-            attempt=0,
-            tries=0,
-            due_at=fire_at,
             fire_at=fire_at,
-            created_at=now,
-            queued_at=now if queued else None,
+            timeout_ms=definition.timeout_ms,
+            queued=fire_at <= now,
+            definition=encode_definition(definition),
             expires_at=None if ask.expires_after_s is None else fire_at + round(ask.expires_after_s * 1000),
-            definition=definition,
+            key=None if wish.key is None else Key(tenant=tenant, text=wish.key, body_hash=wish.body_hash),
         )
+        return Draft(new, definition, now)
 
     def _asked_at(self, ask: wire.JobCreate, now: int) -> int:
         if ask.run_at is not None:
@@ -163,33 +188,14 @@ class Admitter:
             return max(base, now) + spread_ms(job_id, wider_ms)
         raise over(quota, getattr(limits, quota), 60.0 if quota == "jobs_per_minute_bucket" else 1.0)
 
-    def _new(self, job: JobState, wish: Wanted) -> NewJob:
-        key = None
-        if wish.key is not None:
-            key = Key(tenant=job.line.tenant, text=wish.key, body_hash=wish.body_hash)
-        return NewJob(
-            job_id=job.job_id,
-            line=job.line,
-            priority=job.priority,
-            fire_at=job.fire_at,
-            queued=job.status is Status.QUEUED,
-            definition=encode_definition(job.definition),
-            expires_at=job.expires_at,
-            key=key,
-        )
-
-    async def _announce(self, drafts: list[tuple[int, JobState, NewJob]], created: list[Created]) -> None:
-        ready: list[Due] = []
-        later: list[Due] = []
-        lines: Counter[tuple[Line, Status]] = Counter()
-        for (_, job, _), answer in zip(drafts, created, strict=True):
-            if answer.made is Made.CREATED:
-                lines[job.line, job.status] += 1
-                due = Due(job.due_at, job.job_id, 1, job.line, job.priority)
-                (ready if job.status is Status.QUEUED else later).append(due)
-        for (line, status), count in lines.items():
-            self._tally.moved(line, None, status, count)
-        telemetry.CREATED.inc(len(ready) + len(later))
+    async def _announce(self, jobs: list[NewJob], created: list[Created]) -> None:
+        made = [job for job, answer in zip(jobs, created, strict=True) if answer.made is Made.CREATED]
+        ready = [Due(job.fire_at, job.job_id, 1, job.line, job.priority) for job in made if job.queued]
+        later = [Due(job.fire_at, job.job_id, 1, job.line, job.priority) for job in made if not job.queued]
+        for status, dues in ((Status.QUEUED, ready), (Status.SCHEDULED, later)):
+            for line, count in Counter(due.line for due in dues).items():
+                self._tally.moved(line, None, status, count)
+        telemetry.CREATED.inc(len(made))
         if later:
             await self._horizon.offer(later)
         if ready:
@@ -204,7 +210,7 @@ class Admitter:
         status = {state.job_id: state.status for state in states if state is not None}
         for at, answer in enumerate(answers):
             if isinstance(answer, Admitted) and answer.replayed and answer.job_id in status:
-                answers[at] = Admitted(job_id=answer.job_id, status=status[answer.job_id], replayed=True, job=None)
+                answers[at] = Admitted(job_id=answer.job_id, status=status[answer.job_id], replayed=True)
 
 
 def checked_run_at(at_ms: int, now_ms: int) -> int:
@@ -265,12 +271,13 @@ def spread_share(job_id: str) -> float:
     return spread_ms(job_id[::-1], 1 << 30, whole=True) / (1 << 30)
 
 
-def _answer(job: JobState, created: Created) -> Admitted | Refused:
+def _answer(draft: Draft, created: Created) -> Admitted | Refused:
     match created.made:
         case Made.CREATED:
-            return Admitted(job_id=job.job_id, status=job.status, replayed=False, job=job)
+            status = Status.QUEUED if draft.new.queued else Status.SCHEDULED
+            return Admitted(job_id=created.job_id, status=status, replayed=False, draft=draft)
         case Made.REPLAYED:
-            return Admitted(job_id=created.job_id, status=job.status, replayed=True, job=None)
+            return Admitted(job_id=created.job_id, status=Status.SCHEDULED, replayed=True)
         case Made.REFUSED:
             return invalid("", "a number in this job is too large or too small to be stored")
         case Made.CONFLICT:

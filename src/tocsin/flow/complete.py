@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock
@@ -17,7 +16,7 @@ from tocsin.errors import Refused
 from tocsin.flow.ending import Ender
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import Lease
-from tocsin.model.job import HELD, JobState, Line, Status
+from tocsin.model.job import HELD, JobState, Status
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, JobStore, NotYours, Success
 from tocsin.wire import Outcome
@@ -26,15 +25,6 @@ ROUNDS = 8
 
 Report = tuple[Lease, wire.Completion]
 Answer = Status | NotYours | Refused
-
-
-@dataclass(slots=True)
-class _Open:
-    """A report that is not settled yet, and its place in the answer."""
-
-    at: int
-    lease: Lease
-    report: wire.Completion
 
 
 class Completer:
@@ -46,57 +36,60 @@ class Completer:
 
     async def complete(self, items: Sequence[Report]) -> list[Answer]:
         """End attempts; each answer is the job's status, why the report was not taken, or a problem."""
-        answers: dict[int, Answer] = {}
-        successes: list[_Open] = []
-        others: list[_Open] = []
-        for at, (lease, report) in enumerate(items):
-            if len(bytes(report.result)) > wire.MAX_RESULT_BYTES:
-                answers[at] = _too_large(len(bytes(report.result)))
+        answers: list[Answer | None] = [None] * len(items)
+        successes: list[int] = []
+        others: list[int] = []
+        for at, (_, report) in enumerate(items):
+            if len(report.result) > wire.MAX_RESULT_BYTES:
+                answers[at] = _too_large(len(report.result))
             else:
-                (successes if report.outcome == "succeeded" else others).append(_Open(at, lease, report))
-        others += await self._succeed(successes, answers)
+                (successes if report.outcome == "succeeded" else others).append(at)
+        others += await self._succeed(items, successes, answers)
         for _ in range(ROUNDS):
             if not others:
                 break
-            others = await self._decide(others, answers)
-        for item in others:
-            # Every round lost to another writer of the same job; the worker asks again and finds out who won.
-            answers[item.at] = NotYours.SUPERSEDED
-        return [answers[at] for at in range(len(items))]
+            others = await self._decide(items, others, answers)
+        # Where every round was lost to another writer of the same job, the worker asks again and finds out who won.
+        return [NotYours.SUPERSEDED if answer is None else answer for answer in answers]
 
-    async def _succeed(self, items: list[_Open], answers: dict[int, Answer]) -> list[_Open]:
-        if not items:
+    async def _succeed(self, items: Sequence[Report], places: list[int], answers: list[Answer | None]) -> list[int]:
+        """Move the successes; the places of those that were not held at their attempt."""
+        if not places:
             return []
-        won = await self._store.succeed([_success(item) for item in items])
-        done = [item for item, ok in zip(items, won, strict=True) if ok]
-        await self._near.unlease([(item.lease.job_id, item.lease.attempt) for item in done])
-        for item in done:
-            answers[item.at] = Status.SUCCEEDED
+        won = await self._store.succeed([_success(*items[at]) for at in places])
+        done = [items[at][0] for at, ok in zip(places, won, strict=True) if ok]
+        await self._near.unlease([(lease.job_id, lease.attempt) for lease in done])
         self._count(done)
-        return [item for item, ok in zip(items, won, strict=True) if not ok]
+        left = []
+        for at, ok in zip(places, won, strict=True):
+            if ok:
+                answers[at] = Status.SUCCEEDED
+            else:
+                left.append(at)
+        return left
 
-    async def _decide(self, items: list[_Open], answers: dict[int, Answer]) -> list[_Open]:
-        states = await self._store.states([item.lease.job_id for item in items])
+    async def _decide(self, items: Sequence[Report], places: list[int], answers: list[Answer | None]) -> list[int]:
+        """Read, decide, write; the places of those whose write was lost to another."""
+        states = await self._store.states([items[at][0].job_id for at in places])
         changes: list[Change] = []
-        changing: list[_Open] = []
-        for item, job in zip(items, states, strict=True):
-            answer = await self._known(item, job)
-            if answer is not None:
-                answers[item.at] = answer
-            elif job is not None:
-                changes.append(self._change(item, job))
-                changing.append(item)
+        changing: list[int] = []
+        for at, job in zip(places, states, strict=True):
+            lease, report = items[at]
+            answers[at] = await self._known(lease, report, job)
+            if answers[at] is None and job is not None:
+                changes.append(self._change(report, job))
+                changing.append(at)
         if not changes:
             return []
         won = await self._ender.write(changes)
-        for item, change, ok in zip(changing, changes, won, strict=True):
+        for at, change, ok in zip(changing, changes, won, strict=True):
             if ok:
-                answers[item.at] = change.after.status
-        return [item for item, ok in zip(changing, won, strict=True) if not ok]
+                answers[at] = change.after.status
+        return [at for at, ok in zip(changing, won, strict=True) if not ok]
 
-    async def _known(self, item: _Open, job: JobState | None) -> Answer | None:
+    async def _known(self, lease: Lease, report: wire.Completion, job: JobState | None) -> Answer | None:
         """The answer for a report that changes nothing; None if its attempt is the current one."""
-        lease, outcome = item.lease, Outcome(item.report.outcome)
+        outcome = Outcome(report.outcome)
         if job is None:
             return _refused(NotYours.UNKNOWN)
         if job.status in HELD and job.attempt == lease.attempt:
@@ -110,8 +103,7 @@ class Completer:
                 return job.status
         return _refused(NotYours.SUPERSEDED)
 
-    def _change(self, item: _Open, job: JobState) -> Change:
-        report = item.report
+    def _change(self, report: wire.Completion, job: JobState) -> Change:
         return self._ender.change(
             job,
             Outcome(report.outcome),
@@ -122,27 +114,17 @@ class Completer:
             response=_response(report),
         )
 
-    def _count(self, done: list[_Open]) -> None:
-        lines: Counter[tuple[str, str]] = Counter((item.lease.tenant, item.lease.queue) for item in done)
+    def _count(self, done: Sequence[Lease]) -> None:
         now = self._clock.now_ms()
-        for (tenant, queue), count in lines.items():
-            line = _any_line(tenant, queue)
-            self._tally.moved(line, Status.RUNNING, Status.SUCCEEDED, count)
-            self._tally.completed(line, now, count)
+        for (tenant, queue), count in Counter([lease[:2] for lease in done]).items():
+            self._tally.succeeded(tenant, queue, now, count)
         telemetry.SUCCEEDED.inc(len(done))
 
 
-def _any_line(tenant: str, queue: str) -> Line:
-    from tocsin.model.job import Lane
-
-    return Line(tenant, queue, Lane.PRECISE, "", "")
-
-
-def _success(item: _Open) -> Success:
-    report = item.report
+def _success(lease: Lease, report: wire.Completion) -> Success:
     return Success(
-        job_id=item.lease.job_id,
-        attempt=item.lease.attempt,
+        job_id=lease.job_id,
+        attempt=lease.attempt,
         result=_result(report),
         status_code=report.status_code,
         response=_response(report),
@@ -150,8 +132,7 @@ def _success(item: _Open) -> Success:
 
 
 def _result(report: wire.Completion) -> bytes | None:
-    result = bytes(report.result)
-    return None if result == b"null" else result
+    return None if len(report.result) == 4 and bytes(report.result) == b"null" else bytes(report.result)
 
 
 def _response(report: wire.Completion) -> bytes | None:

@@ -47,7 +47,8 @@ class Ender:
         response: bytes | None = None,
     ) -> Change:
         """The step that ends a held job's current attempt."""
-        assert job.status in HELD and job.claimed_at is not None, "only a held job has an attempt to end"
+        assert job.status in HELD, "only a held job has an attempt to end"
+        assert job.claimed_at is not None, "a held job was claimed"
         now = self._clock.now_ms()
         verdict = decide(
             job,

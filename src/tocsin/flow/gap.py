@@ -3,6 +3,9 @@
 A gap is a start, or more than five seconds in which writes were tried and none succeeded. Leases count from its end, and an
 attempt without an accepted heartbeat since then is recorded lost but gives its try back: an outage of the server or the store
 must not turn every running job into a dead one. `Pulse` tries one write a second, so that a gap is noticed without traffic.
+
+The wall clock steps. The gap's end is kept on the elapsed clock and told in the wall clock of the moment, so that a step back
+does not put it into the future; a step forward by more than a gap's length counts as one, since it ends every lease at once.
 """
 
 from __future__ import annotations
@@ -19,19 +22,31 @@ PULSE_MS = 1_000
 
 
 class Gap:
-    """When the last gap ended."""
+    """When the last gap ended. `limit_s` is how long a silence of the store is none; infinite where no pulse looks."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._wrote_s = clock.elapsed_s()
-        self.ended_at = clock.now_ms()
+    def __init__(self, clock: Clock, limit_s: float = GAP_S) -> None:
+        self._clock, self._limit_s = clock, limit_s
+        self._wrote_s = self._ended_s = clock.elapsed_s()
+        self._offset_ms = self._offset()
+
+    @property
+    def ended_at(self) -> int:
+        """The gap's end in the wall clock as it is now."""
+        self._look_at_the_clock()
+        return self._clock.now_ms() - round((self._clock.elapsed_s() - self._ended_s) * 1000)
+
+    @property
+    def open(self) -> bool:
+        """Whether no write has succeeded for so long that this is a gap, not known yet to be over."""
+        return self._clock.elapsed_s() - self._wrote_s > self._limit_s
 
     def wrote(self) -> None:
         """A write was accepted."""
+        self._look_at_the_clock()
         now_s = self._clock.elapsed_s()
-        if now_s - self._wrote_s > GAP_S:
+        if now_s - self._wrote_s > self._limit_s:
             log.warning("gap_ended", lasted_s=round(now_s - self._wrote_s, 1), next="leases count from now")
-            self.ended_at = self._clock.now_ms()
+            self._ended_s = now_s
         self._wrote_s = now_s
 
     def lease_over(self, lease_until: int, lease_ms: int) -> int:
@@ -41,6 +56,15 @@ class Gap:
     def charged(self, proof_of_life_at: int) -> bool:
         """Whether a lost attempt, last heard of at that time, is its own fault."""
         return proof_of_life_at >= self.ended_at
+
+    def _look_at_the_clock(self) -> None:
+        before_ms, self._offset_ms = self._offset_ms, self._offset()
+        if self._offset_ms - before_ms > GAP_S * 1000:
+            log.warning("clock_stepped", forward_s=(self._offset_ms - before_ms) / 1000, next="leases count from now")
+            self._ended_s = self._clock.elapsed_s()
+
+    def _offset(self) -> int:
+        return self._clock.now_ms() - round(self._clock.elapsed_s() * 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tocsin.lease.port import Leases
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import Cut, NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import FAR, Due, JobStore, TimerKey
+from tocsin.store.port import FAR, JobStore, TimerKey
 
 PAGE = 2_000
 CUTS_EVERY_MS = 100
@@ -59,6 +59,9 @@ class Loader(Alarm):
         target = bucket_of(self._clock.now_ms() + HORIZON_MS)
         for partition in self._leases.owned():
             progress = self._progress.get(partition)
+            if progress is not None and progress.through > target:
+                # The clock has stepped back: what was read ahead was not yet the timers that are written from now on.
+                self._progress[partition] = progress = _Progress(bucket_of(self._clock.now_ms()) - 1)
             if progress is not None and progress.through < target:
                 return await self._read(partition, progress, target)
         return await self._refill(target)
@@ -77,7 +80,12 @@ class Loader(Alarm):
             progress.reading = target
         page = await self._store.read_due(partition, progress.through + 1, progress.reading, progress.key, self._page)
         refused = await self._near.offer(page.dues) if page.dues else []
-        progress.key = _past(refused) if refused and page.next_key is not None else page.next_key
+        progress.key = page.next_key
+        if refused and page.next_key is not None:
+            bucket, lane, tenant, *_ = page.next_key
+            if (lane, tenant) == (refused[-1].line.lane, refused[-1].line.tenant):
+                # The rest of this bucket, lane and tenant lies behind the cut too; nothing of anybody else's is passed over.
+                progress.key = (bucket, lane, tenant, FAR, "", 0)
         if progress.key is None:
             progress.through = progress.reading
         return Loaded(len(page.dues), len(page.dues) - len(refused), more=True)
@@ -104,9 +112,3 @@ class Loader(Alarm):
         if page.dues:
             await self._near.offer(page.dues)
         return len(page.dues)
-
-
-def _past(refused: list[Due]) -> TimerKey:
-    """The key behind everything of that bucket, lane and tenant: the rest lies behind the cut as well."""
-    last = refused[-1]
-    return (bucket_of(last.due_at), last.line.lane, last.line.tenant, FAR, "", 0)

@@ -21,7 +21,6 @@ from tocsin.service import Alarm
 from tocsin.store.port import Due, JobStore
 
 BATCH = 1_000
-EVERY_MS = 1_000
 
 
 class Parker:
@@ -62,7 +61,6 @@ class Unparker(Alarm):
     def __init__(self, store: JobStore, near: NearTier, leases: Leases, clock: Clock) -> None:
         super().__init__(clock)
         self._store, self._near, self._leases, self._clock = store, near, leases, clock
-        self._next_at = 0
 
     async def mark(self, partition: int) -> None:
         """Tell the near tier which lines have parked jobs: at a start, and whenever it lost what it knew."""
@@ -71,14 +69,13 @@ class Unparker(Alarm):
 
     async def step(self) -> Unparked:
         """One batch for each line that has room."""
-        self._next_at = self._clock.now_ms() + EVERY_MS
         pushed = 0
         for line in await self._near.lines_with_room():
             pushed += await self._refill(line)
         return Unparked(pushed)
 
     async def next_at(self) -> int | None:
-        return self._next_at
+        return self._clock.now_ms() if await self._near.lines_with_room() else None
 
     async def _refill(self, line: Line) -> int:
         first = await self._first(line)

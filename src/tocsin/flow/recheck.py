@@ -1,8 +1,9 @@
 """Recheck: looks again at every timer whose minute has passed, a minute later. The safety net under all other stages.
 
 For each timer whose job is still at its version: waiting for its time -> offered again (it fires in its lane, never from here);
-QUEUED -> pushed again; held -> its lease is watched again. All that are not finished get a watch timer further on, five minutes
-doubling to an hour; then exactly the timers that were read are deleted. A crash before the delete: read again.
+QUEUED -> pushed again; held -> its lease is watched again; ended, but its move to `finished` was cut -> moved. All that are not
+finished get a watch timer further on, five minutes doubling to an hour; then exactly the timers that were read are deleted. A
+crash before the delete: read again.
 
 What lies behind a tenant's cut is passed over, and the floor (the oldest bucket not rechecked) waits for it. Clocks step: at the
 first pass and every hour the recheck also looks below the floor and counts what it finds there.
@@ -18,7 +19,7 @@ from tocsin.clock import Clock
 from tocsin.flow.horizon import due_of
 from tocsin.flow.park import Parker
 from tocsin.lease.port import Leases
-from tocsin.model.job import HELD, PENDING, TERMINAL, JobState, Status
+from tocsin.model.job import FINISHED, HELD, PENDING, TERMINAL, JobState, Status
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
@@ -61,6 +62,7 @@ class _Found:
     offer: list[Due] = field(default_factory=list)
     push: list[Due] = field(default_factory=list)
     leases: list[tuple[str, int, int]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
     jobs: dict[str, JobState] = field(default_factory=dict)
 
 
@@ -92,7 +94,12 @@ class Rechecker(Alarm):
         last = self._last_due()
         for partition in self._leases.owned():
             state = self._partitions.get(partition)
-            if state is not None and (state.target >= 0 or state.floor <= last):
+            if state is None:
+                continue
+            if state.target < 0 and state.floor > last + 1:
+                # The clock has stepped back since that floor: timers are written below it, so go on from where it is now.
+                state.floor, state.below_at = last + 1, min(state.below_at, self._clock.now_ms() + BELOW_EVERY_MS)
+            if state.target >= 0 or state.floor <= last:
                 return await self._piece(partition, state, last)
         self._measure(last)
         return Rechecked()
@@ -143,7 +150,7 @@ class Rechecker(Alarm):
 
     async def _look(self, state: _Partition, timers: Sequence[TimerRow]) -> TimerKey | None:
         """Treat one page; a key to jump to when the rest of a tenant's lane lies behind its cut."""
-        found = _sorted(timers)
+        found = _sorted(timers, self._clock.now_ms())
         refused = await self._near.offer(found.offer) if found.offer else []
         parked = await self._parker.push(found.push)
         if found.leases:
@@ -158,6 +165,8 @@ class Rechecker(Alarm):
                 if job.job_id not in standing
             ]
         )
+        if found.ended:
+            await self._store.end_moves(found.ended)
         await self._store.delete_timers([timer for timer in timers if timer.job_id not in behind])
         self._count(state, timers, found)
         if not behind:
@@ -165,7 +174,8 @@ class Rechecker(Alarm):
         at = max(timer.bucket for timer in timers if timer.job_id in behind)
         state.passed_over = at if state.passed_over is None else min(at, state.passed_over)
         last = timers[-1]
-        if last.job_id not in behind:
+        if last.job_id not in behind or state.kind == WATCH:
+            # Watch timers are not in order of their jobs' due times: what follows may be a running job's.
             return None
         return (last.bucket, last.lane, last.tenant, FAR, "", 0)
 
@@ -183,11 +193,13 @@ class Rechecker(Alarm):
             telemetry.FLOOR_AGE.set(max(last + 1 - min(floors), 0) * BUCKET_MS / 1000)
 
 
-def _sorted(timers: Iterable[TimerRow]) -> _Found:
+def _sorted(timers: Iterable[TimerRow], now_ms: int) -> _Found:
     found = _Found()
     for timer in timers:
         job = timer.job
         if job is None or job.status in TERMINAL:
+            if job is not None and job.status in FINISHED:
+                found.ended.append(job.job_id)
             continue
         found.jobs[job.job_id] = job
         if job.status in PENDING:
@@ -195,7 +207,8 @@ def _sorted(timers: Iterable[TimerRow]) -> _Found:
         elif job.status is Status.QUEUED:
             found.push.append(due_of(job))
         elif job.status in HELD:
-            found.leases.append((job.job_id, job.attempt, job.lease_until or 0))
+            # A lease that ends later than one given now was given before the clock stepped back.
+            found.leases.append((job.job_id, job.attempt, min(job.lease_until or 0, now_ms + (job.lease_ms or 0))))
     return found
 
 

@@ -19,6 +19,8 @@ from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey, TimerKind
 from tocsin.telemetry import log
 
 PAGE = 2_000
+# How far the time can be beyond a stored floor: its bucket, the delay of its recheck, and one for the recheck to be behind.
+AHEAD_OF_FLOOR = 3
 
 
 @dataclass(slots=True)
@@ -53,19 +55,21 @@ class Recoverer:
         now_bucket = bucket_of(self._clock.now_ms())
         for partition in partitions:
             floor = floors.get(partition, 0)
+            # A floor ahead of the clock: that has stepped back, and jobs have fired from buckets that are still to come.
+            until = now_bucket if floor <= now_bucket else floor + AHEAD_OF_FLOOR
             await self._unparker.mark(partition)
-            await self._read(partition, FIRE, 0, now_bucket, found)
+            await self._read(partition, FIRE, 0, until, found)
             await self._read(partition, WATCH, 0, FAR, found)
-            self._loader.begin(partition, now_bucket)
+            self._loader.begin(partition, until)
             self._rechecker.begin(partition, floor)
         log.info("recovered", partitions=len(partitions), offered=found.offered, pushed=found.pushed, held=found.held)
         return found
 
-    async def _read(self, partition: int, kind: TimerKind, first: int, last: int, found: Recovered) -> None:
+    async def _read(self, partition: int, kind: TimerKind, first: int, until: int, found: Recovered) -> None:
         key: TimerKey | None = None
         while True:
-            page = await self._store.read_timers(partition, kind, last, key, PAGE, first_bucket=first)
-            need = _sorted(page.timers)
+            page = await self._store.read_timers(partition, kind, until, key, PAGE, first_bucket=first)
+            need = _sorted(page.timers, self._clock.now_ms())
             refused = await self._near.offer(need.offer) if need.offer else []
             await self._parker.push(need.push)
             if need.leases:
@@ -74,7 +78,10 @@ class Recoverer:
             found.pushed += len(need.push)
             found.held += len(need.leases)
             key = page.next_key
-            if refused and key is not None:
-                key = max(key, (key[0], refused[-1].line.lane, refused[-1].line.tenant, FAR, "", 0))
+            last = page.timers[-1] if page.timers else None
+            if kind == FIRE and refused and last is not None and key is not None and last.job_id == refused[-1].job_id:
+                # The rest of this bucket, lane and tenant lies behind the cut as well. Watch timers are not in order of
+                # their jobs' due times, and one that is passed over may be that of a running job.
+                key = (last.bucket, last.lane, last.tenant, FAR, "", 0)
             if key is None:
                 return

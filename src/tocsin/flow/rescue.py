@@ -24,6 +24,7 @@ from tocsin.wire import Outcome
 
 GRACE_MS = 2_000
 BATCH = 500
+GAP_REST_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class Rescuer(Alarm):
         self._store, self._near, self._ender, self._gap, self._clock = store, near, ender, gap, clock
 
     async def step(self) -> Rescued:
-        """One batch of leases that are over."""
+        """One batch of leases that are over; none in a gap, since what is over then is known only when the pulse has ended it."""
+        if self._gap.open:
+            return Rescued()
         over = await self._near.leases_over(self._clock.now_ms() - GRACE_MS, BATCH)
         if not over:
             return Rescued()
@@ -70,12 +73,20 @@ class Rescuer(Alarm):
         return Rescued(len(over), sum(won))
 
     async def next_at(self) -> int | None:
+        if self._gap.open:
+            return self._clock.now_ms() + GAP_REST_MS
         end = await self._near.next_lease_end()
         return None if end is None else end + GRACE_MS + 1
 
     def over_at(self, job: JobState) -> int:
         """When a held job may be taken from its worker."""
-        return self._gap.lease_over(job.lease_until or 0, job.lease_ms or 0) + GRACE_MS
+        now, lease_ms = self._clock.now_ms(), job.lease_ms or 0
+        until = job.lease_until or 0
+        if until > now + lease_ms:
+            # No lease given or renewed by this clock ends so late: it has stepped back since, and nobody has been heard of
+            # for as long as the index has waited.
+            until = now - GRACE_MS
+        return self._gap.lease_over(until, lease_ms) + GRACE_MS
 
     def _lost(self, job: JobState) -> Change:
         claimed_at = job.claimed_at or 0

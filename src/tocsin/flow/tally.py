@@ -73,16 +73,18 @@ class Tally:
         self._queues[line.tenant, line.queue].lateness.extend(late)
         LATENESS.observe(LANE_NAME[line.lane], late)
 
-    def completed(self, line: Line, now_ms: int, count: int = 1) -> None:
-        """Jobs of a line succeeded."""
-        recent = self._queues[line.tenant, line.queue].completed
-        second = now_ms // 1000
+    def succeeded(self, tenant: str, queue: str, now_ms: int, count: int) -> None:
+        """Running jobs of a queue succeeded."""
+        figures = self._queues[tenant, queue]
+        figures.counts[Status.RUNNING] -= count
+        self._waiting[tenant] -= count
+        recent, second = figures.completed, now_ms // 1000
         if recent and recent[-1][0] == second:
             recent[-1] = (second, recent[-1][1] + count)
-        else:
-            recent.append((second, count))
-            while recent and recent[0][0] <= second - RATE_WINDOW_S:
-                recent.popleft()
+            return
+        recent.append((second, count))
+        while recent[0][0] <= second - RATE_WINDOW_S:
+            recent.popleft()
 
     def reset(self, counts: Mapping[tuple[str, str, Status], int]) -> None:
         """Take over the store's own count."""

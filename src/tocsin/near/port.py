@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.model.job import Line
-from tocsin.store.port import Due, TimerKey
+from tocsin.model.timer import Due, TimerKey
 
 DUE_PER_TENANT_LANE = 200_000
 LINE_LIMIT = 100_000
@@ -115,7 +115,7 @@ class NearTier(Protocol):
         ...
 
     async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
-        """The cut sets that can take more (under half full, or holding nothing as early as their cut), the earliest first.
+        """The cut sets that can take more (under half full, or with nothing as early as their cut), the earliest first.
 
         Until the answer (`move_cut`) such a set accepts offers behind its cut too, so that nothing written while the loader
         reads falls between its page and the moved cut."""

@@ -13,12 +13,12 @@ from tocsin.api import Desk, create_app
 from tocsin.api.auth import parse
 from tocsin.clock import ManualClock, SeededEntropy, datetime_of
 from tocsin.errors import Refused
-from tocsin.flow.admit import Admitted, Wanted
+from tocsin.flow.admit import Admitted, Draft, Wanted
 from tocsin.flow.look import not_found
 from tocsin.flow.tokens import Lease, LeaseTokens
 from tocsin.model.ids import new_ids
 from tocsin.model.job import Definition, JobState, Lane, Line, Retrying, Status
-from tocsin.store.port import Beaten, JobPage, QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.port import Beaten, JobPage, NewJob, QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 NOW_MS = 1_900_000_000_000
 OWNER = "tcs_owner_0123456789"
@@ -131,7 +131,17 @@ class StandInDesk:
             job = self.jobs[self.add_job(tenant)]
             definition = replace_struct(job.definition, target=one.job.target, payload=one.job.payload)
             job = replace(job, definition=definition, line=job.line._replace(queue=one.job.queue))
-            answers.append(Admitted(job_id=job.job_id, status=job.status, replayed=False, job=job))
+            new = NewJob(
+                job_id=job.job_id,
+                line=job.line,
+                priority=job.priority,
+                fire_at=job.fire_at,
+                timeout_ms=definition.timeout_ms,
+                queued=False,
+                definition="",
+            )
+            draft = Draft(new, definition, job.created_at)
+            answers.append(Admitted(job_id=job.job_id, status=job.status, replayed=False, draft=draft))
         return answers if not self.answers else [self.answers.pop(0) for _ in wanted]
 
     # claim

@@ -55,7 +55,7 @@ async def test_another_tenants_job_is_not_there(desk, http):
 
 async def test_a_replay_is_200_and_says_so(desk, http):
     job_id = desk.add_job(status=Status.DEAD)
-    desk.answers = [Admitted(job_id=job_id, status=Status.DEAD, replayed=True, job=None)]
+    desk.answers = [Admitted(job_id=job_id, status=Status.DEAD, replayed=True)]
     body = {"queue": "mail", "target": {"type": "task", "handler": "send"}}
     reply = await http("POST", "/v1/jobs", body, headers={"Idempotency-Key": "k"})
     assert (reply.status, reply.headers["idempotency-replayed"]) == (200, "true")

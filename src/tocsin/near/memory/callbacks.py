@@ -13,8 +13,8 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from tocsin.model.fairness import DeficitRing
+from tocsin.model.timer import Due
 from tocsin.near.memory.lines import Entry, Group, Queue, Ready, Run
-from tocsin.store.port import Due
 
 LANES = (0, 1)
 _ASK_MOST = 100

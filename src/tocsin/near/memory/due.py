@@ -20,9 +20,9 @@ from tocsin.clock import Clock
 from tocsin.model.fairness import DeficitRing
 from tocsin.model.job import Line
 from tocsin.model.partition import partition_of
+from tocsin.model.timer import Due, TimerKey
 from tocsin.near.memory.dueset import NEVER, SLOT_SHIFT, DueSet
 from tocsin.near.port import Cut
-from tocsin.store.port import Due, TimerKey
 
 LANES = (0, 1)
 # A pass that died between take and drop gives its members back after one to two such spans.
@@ -66,15 +66,16 @@ class DueSets:
             if have is not None:
                 if have[2] >= version:
                     continue
-                self._forget_held(have)
+                # Counted first and looked up anew after: a set whose last member goes is discarded.
                 chosen.count += came
-                last, chosen, came = None, _NO_SET, 0  # its set may have gone with it
+                self._forget_held(have)
+                last, chosen, came = None, _NO_SET, 0
             elif in_hand and self._in_hand(job_id, version):
                 continue
             if line is not last:
                 self._came(chosen, came)
                 last, chosen, came = line, self._set(line[2], line[0]), 0
-            if chosen.cuts and not chosen.accepts(due, partition_of(job_id, self._partitions)):
+            if chosen.cuts and not chosen.accepts(due_at, partition_of(job_id, self._partitions)):
                 refused.append(due)
                 continue
             held[job_id] = due
@@ -182,14 +183,14 @@ class DueSets:
                     continue
                 has_room, head = chosen.count * 2 < self._limit, chosen.head(self._held)
                 for partition, end in chosen.cuts.items():
-                    if partition in wanted and (has_room or end.time <= head):
+                    if partition in wanted and (has_room or end.from_time < head):
                         end.reading = True
                         found.append(
                             Cut(
                                 partition=partition,
                                 lane=lane,
                                 tenant=chosen.tenant,
-                                from_time=end.time,
+                                from_time=end.from_time,
                                 after=end.after,
                                 token=end.token,
                             )
@@ -244,6 +245,9 @@ class DueSets:
 
     def _came(self, chosen: DueSet, came: int) -> None:
         chosen.count += came
+        if came and chosen.alarm < 0:
+            # Its tenant is in the ring, so no alarm told the dispatcher, which may be asleep until what was the head then.
+            self.earlier.set()
         if chosen.count > self._most:
             self._trim(chosen)
 
@@ -335,13 +339,12 @@ class DueSets:
 
     def _trim(self, chosen: DueSet) -> None:
         """Keep the set's earliest `limit` members; what goes is behind its partition's cut and stays in its bucket."""
-        firsts: dict[int, Due] = {}
-        for due in chosen.trim(self._limit, self._held):
-            del self._held[due[1]]
-            partition = partition_of(due[1], self._partitions)
-            first = firsts.get(partition)
-            if first is None or due < first:
-                firsts[partition] = due
+        firsts: dict[int, int] = {}
+        for due_at, job_id, *_ in chosen.trim(self._limit, self._held):
+            del self._held[job_id]
+            partition = partition_of(job_id, self._partitions)
+            if due_at < firsts.get(partition, NEVER):
+                firsts[partition] = due_at
         for partition, first in firsts.items():
             chosen.cut_before(partition, first, self._token())
 

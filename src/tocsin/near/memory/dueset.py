@@ -14,25 +14,27 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
-from tocsin.store.port import Due, TimerKey
+from tocsin.model.timer import Due, TimerKey
 
 SLOT_SHIFT = 7  # slots of 128 ms
 NEVER = 1 << 62
 _SWEEP_AT = 1_000
 # Sorting by the time alone is five times as fast as comparing members, and keeps those of one instant in their order of coming.
 _TIME = itemgetter(0)
-_JOB = itemgetter(1)
-_BEHIND_ALL_IDS = "\U0010ffff"
 
 
 class CutEnd:
-    """Where a partition's part of the set ends: it accepts what is before (time, job_id), or anything while it is `reading`."""
+    """Where a partition's part of the set ends: it accepts times under `end`, or anything while it is `reading`.
 
-    __slots__ = ("after", "job_id", "reading", "time", "token")
+    `from_time` and `after` are where the loader reads on. Of the millisecond `from_time` some members may be here and others
+    not, so it is read again; offers are idempotent.
+    """
 
-    def __init__(self, time: int, job_id: str, after: TimerKey | None, token: int) -> None:
-        self.time = time
-        self.job_id = job_id
+    __slots__ = ("after", "end", "from_time", "reading", "token")
+
+    def __init__(self, end: int, from_time: int, after: TimerKey | None, token: int) -> None:
+        self.end = end
+        self.from_time = from_time
         self.after = after
         self.token = token
         self.reading = False
@@ -129,7 +131,7 @@ class DueSet:
         """Keep the earliest `limit` members; answers the others."""
         if self.gone:
             self._sweep(held)
-        near = _in_order(self.front[self.at :] + self.late)
+        near = sorted(self.front[self.at :] + self.late, key=_TIME)
         cut_off = near[limit:]
         self.front, self.at, self.late = near[:limit], 0, []
         room = limit - len(self.front)
@@ -138,7 +140,7 @@ class DueSet:
             if len(members) <= room:
                 room -= len(members)
                 continue
-            members = _in_order(members)
+            members.sort(key=_TIME)
             cut_off += members[room:]
             if room:
                 self.slots[slot] = members[:room]
@@ -151,22 +153,22 @@ class DueSet:
 
     # cuts
 
-    def accepts(self, due: Due, partition: int) -> bool:
+    def accepts(self, due_at: int, partition: int) -> bool:
         """Whether an offer is before the partition's cut, or the loader is reading on there just now."""
-        end = self.cuts.get(partition)
-        return end is None or end.reading or (due[0], due[1]) < (end.time, end.job_id)
+        cut = self.cuts.get(partition)
+        return cut is None or cut.reading or due_at < cut.end
 
-    def cut_before(self, partition: int, first: Due, token: int) -> None:
-        """`first` and what follows it is not here any more. A reading of the loader's that is under way is void."""
-        end = self.cuts.get(partition)
-        if end is None or (first[0], first[1]) < (end.time, end.job_id):
-            self.cuts[partition] = CutEnd(first[0], first[1], None, token)
-        elif end.reading:
-            self.cuts[partition] = CutEnd(end.time, end.job_id, end.after, token)
+    def cut_before(self, partition: int, time: int, token: int) -> None:
+        """Members from `time` on are not all here any more. A reading of the loader's that is under way is void."""
+        cut = self.cuts.get(partition)
+        if cut is None or time < cut.end:
+            self.cuts[partition] = CutEnd(time, time, None, token)
+        elif cut.reading:
+            self.cuts[partition] = CutEnd(cut.end, cut.from_time, cut.after, token)
 
     def cut_behind(self, partition: int, time: int, after: TimerKey | None, token: int) -> None:
         """The partition's members are all here up to and including `time`, but for those behind the store's key `after`."""
-        self.cuts[partition] = CutEnd(time, _BEHIND_ALL_IDS, after, token)
+        self.cuts[partition] = CutEnd(time + 1, time, after, token)
 
     # inside
 
@@ -232,10 +234,3 @@ class DueSet:
                 del self.slots[slot]
         self.order = sorted(self.slots)
         self.gone = 0
-
-
-def _in_order(members: list[Due]) -> list[Due]:
-    """Sorted by time and job, as cuts are."""
-    members.sort(key=_JOB)
-    members.sort(key=_TIME)
-    return members

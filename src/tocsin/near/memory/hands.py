@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tocsin.store.port import Due
+from tocsin.model.timer import Due
 
 # Answers are kept for a minute but no more than for so many jobs: ten seconds of claims at 25,000 jobs a second.
 REMEMBER_JOBS = 250_000

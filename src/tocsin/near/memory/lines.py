@@ -14,8 +14,8 @@ from collections import deque
 from heapq import heapify, heappop, heappush, heapreplace
 
 from tocsin.model.job import PRIORITY_BOOST_MS, Line
+from tocsin.model.timer import Due
 from tocsin.near.port import QueueGate
-from tocsin.store.port import Due
 
 Ready = dict[str, Due]
 # The place of a run in its group: score and job of the run's head, or of one that was its head before.

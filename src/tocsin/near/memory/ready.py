@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 
 from tocsin.clock import Clock
 from tocsin.model.job import HTTP, Line
+from tocsin.model.timer import Due
 from tocsin.near.memory.callbacks import LANES, Callbacks
 from tocsin.near.memory.hands import Hands
 from tocsin.near.memory.lines import Group, Queue, Ready, ReadyLine, Run, TenantCount, take_merged
 from tocsin.near.memory.waiters import Place, Waiters
 from tocsin.near.port import Pop, Popped, QueueGate
-from tocsin.store.port import Due
 
 _PURGE_AT = 1_024
 

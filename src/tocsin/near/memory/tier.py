@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tocsin.clock import Clock
 from tocsin.model.fairness import bounded_weight
 from tocsin.model.job import Line
+from tocsin.model.timer import Due, TimerKey
 from tocsin.near.memory.due import DueSets
 from tocsin.near.memory.hands import Hands
 from tocsin.near.memory.leases import LeaseIndex
@@ -24,7 +25,6 @@ from tocsin.near.port import (
     Popped,
     QueueGate,
 )
-from tocsin.store.port import Due, TimerKey
 
 LONGEST_WAIT_S = 1.0
 

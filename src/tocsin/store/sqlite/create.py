@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 import msgspec
-from msgspec import Struct
 
 from tocsin.model.partition import partition_of
 from tocsin.store.port import Created, Made, NewJob
@@ -26,19 +25,6 @@ _TIMERS = Many("timers", "add_fire", shared=1)
 _KNOWN = block("jobs", "known_bodies")
 _NAMES = msgspec.json.Decoder(list[str])
 _JOB_ID = attrgetter("job_id")
-_TIMEOUT = '"timeout_s":'
-_DEFAULT_TIMEOUT_MS = 3_600_000
-
-
-class _Target(Struct):
-    timeout_s: float
-
-
-class _Timed(Struct):
-    target: _Target
-
-
-_TIMED = msgspec.json.Decoder(_Timed)
 
 
 def create(work: Work, jobs: Sequence[NewJob]) -> list[Created]:
@@ -67,7 +53,7 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> bool:
         line_id, queue_id, tenant_id, lane = ids_of(job.line)
         status = codes.QUEUED if job.queued else codes.SCHEDULED
         bodies.append((queue_id, job_id, definition))
-        rows.append((job_id, queue_id, line_id, job.priority, status, fire_at, job.expires_at, timeout_of(definition)))
+        rows.append((job_id, queue_id, line_id, job.priority, status, fire_at, job.expires_at, job.timeout_ms))
         timers.append((partition_of(job_id, partitions), lane, tenant_id, fire_at, job_id))
     timers.sort()
     count = len(jobs)
@@ -75,19 +61,3 @@ def _insert(work: Work, jobs: Sequence[NewJob]) -> bool:
         return False
     _TIMERS.run(work.conn, timers, work.now)
     return _JOBS.run(work.conn, rows, work.now) == count
-
-
-def timeout_of(definition: str) -> int:
-    """How long one attempt of a job may take, in ms, from its definition's text."""
-    # The target is a definition's first field. Inside a JSON string the quotes would be escaped, so this is a key; where it
-    # is one of another object (a header of that name), its value is no number.
-    _, found, rest = definition.partition(_TIMEOUT)
-    if found:
-        try:
-            return round(float(rest[: rest.index("}")].partition(",")[0]) * 1000)
-        except (ValueError, OverflowError):
-            pass
-    try:
-        return round(_TIMED.decode(definition).target.timeout_s * 1000)
-    except (msgspec.DecodeError, OverflowError):
-        return _DEFAULT_TIMEOUT_MS

@@ -34,6 +34,8 @@ class Look(Struct, array_like=True, frozen=True):
     claimed_at: int | None
     timeout_ms: int
     lease_ms: int | None
+    lease_until: int | None
+    beaten_at: int | None
 
 
 _LOOKS = msgspec.json.Decoder(list[Look])

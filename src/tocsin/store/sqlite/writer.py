@@ -262,7 +262,8 @@ class Writer:
             conn.execute("RELEASE batch")
             if len(items) == 1:
                 self.refused_items += 1
-                log.error("%s cannot be written and is refused: %r (%s)", kind.name, items[0], exc)
+                name = getattr(items[0], "job_id", "an item")  # no more than its name: the rest may be secret
+                log.error("%s of %a cannot be written and is refused (%s)", kind.name, name, exc)
                 return [StoreError(f"the store refused it: {exc}")] if kind.refused is RAISES else [kind.refused]
             half = len(items) // 2
             return self._answers(kind, items[:half]) + self._answers(kind, items[half:])

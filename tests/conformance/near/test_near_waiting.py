@@ -1,0 +1,161 @@
+"""Waiting claims: one woken per job, the longest waiting first, and nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from tests.conformance.near.world import World, turns
+from tocsin.near.port import Pop, QueueGate
+
+Start = Callable[..., "asyncio.Task[None]"]
+
+
+@pytest.fixture
+async def start(world: World) -> AsyncIterator[Start]:
+    """Lets a claim wait; those still waiting at the end are cancelled."""
+    waiting: list[asyncio.Task[None]] = []
+
+    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Task[None]:
+        waiting.append(asyncio.ensure_future(world.near.wait_ready(wish or world.wish(), timeout_s)))
+        return waiting[-1]
+
+    yield start_one
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def done(waiting: list[asyncio.Task[None]]) -> list[int]:
+    return [at for at, task in enumerate(waiting) if task.done()]
+
+
+async def test_a_push_wakes_one_claim_per_job_the_longest_waiting_first(world: World, start: Start) -> None:
+    await world.open()
+    waiting = []
+    for _ in range(5):
+        waiting.append(start())
+        await turns()
+    await world.near.push([world.due(), world.due()])
+    await turns()
+    assert done(waiting) == [0, 1]
+    await world.near.push([world.due()])
+    await turns()
+    assert done(waiting) == [0, 1, 2]
+
+
+async def test_only_claims_that_can_take_the_job_are_woken(world: World, start: Start) -> None:
+    await world.open(("acme", "mail"), ("acme", "fax"))
+    waiting = [
+        start(world.wish(handlers=("other",))),
+        start(world.wish(queue="fax")),
+        start(world.wish(tenant="globex")),
+        start(world.executor_wish()),
+        start(world.wish(handlers=("send",))),
+        start(world.wish()),
+    ]
+    await turns()
+    await world.near.push([world.due() for _ in range(5)])
+    await turns()
+    assert done(waiting) == [4, 5]
+    await world.near.push([world.callback()])
+    await turns()
+    assert done(waiting) == [3, 4, 5]
+
+
+async def test_a_claim_for_which_there_is_a_job_does_not_wait(world: World, start: Start) -> None:
+    await world.open()
+    await world.near.push([world.due(), world.callback()])
+    waiting = [start(), start(world.executor_wish()), start(world.wish(handlers=("other",)))]
+    await turns()
+    assert done(waiting) == [0, 1]
+
+
+async def test_a_claim_looks_again_after_a_second_at_the_latest(world: World, start: Start) -> None:
+    waiting = [start(), start(timeout_s=0.3), start(world.executor_wish()), start(timeout_s=0)]
+    await turns()
+    assert done(waiting) == [3]
+    world.clock.advance(0.3)
+    await turns()
+    assert done(waiting) == [1, 3]
+    world.clock.advance(0.7)
+    await turns()
+    assert done(waiting) == [0, 1, 2, 3]
+
+
+async def test_jobs_of_a_paused_queue_wake_nobody_and_its_resumption_does(world: World, start: Start) -> None:
+    for task in (True, False):
+        await world.near.configure("acme", "mail", QueueGate(paused=True))
+        waiting = start(world.wish() if task else world.executor_wish())
+        await turns()
+        await world.near.push([world.due() if task else world.callback()])
+        await world.pop(world.executor_wish())
+        await turns()
+        assert not waiting.done()
+        await world.open()
+        await turns()
+        assert waiting.done()
+
+
+async def test_a_claim_on_a_paused_queue_waits(world: World, start: Start) -> None:
+    await world.near.configure("acme", "mail", QueueGate(paused=True, paused_until=world.now + 3_000))
+    await world.near.push([world.due(), world.callback()])
+    await world.pop(world.executor_wish())
+    waiting = [start(), start(world.executor_wish())]
+    await turns()
+    assert done(waiting) == []
+    world.clock.advance(3)
+    await turns()
+    assert done([start(), start(world.executor_wish())]) == []
+    await turns()
+    assert done(waiting) == [0, 1]
+
+
+async def test_jobs_given_back_wake_claims(world: World, start: Start) -> None:
+    await world.open()
+    await world.near.push([world.due()])
+    wish = world.wish()
+    await world.pop(wish)
+    waiting = start()
+    await turns()
+    await world.near.unpop(wish.request_id)
+    await turns()
+    assert waiting.done()
+
+
+async def test_a_claim_that_is_cancelled_passes_its_wake_up_on(world: World, start: Start) -> None:
+    await world.open()
+    first = start()
+    await turns()
+    second = start()
+    await turns()
+    await world.near.push([world.due()])
+    first.cancel()
+    await turns()
+    assert first.cancelled()
+    assert second.done()
+
+
+async def test_a_cancelled_claim_takes_no_wake_up(world: World, start: Start) -> None:
+    await world.open()
+    first = start()
+    await turns()
+    second = start()
+    await turns()
+    first.cancel()
+    await turns()
+    await world.near.push([world.due()])
+    await turns()
+    assert second.done()
+
+
+async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, start: Start) -> None:
+    waiting = [start(), start(world.executor_wish()), asyncio.ensure_future(world.near.wait_due(20))]
+    await turns()
+    await world.near.close()
+    await turns()
+    assert done(waiting) == [0, 1, 2]
+    await world.near.wait_ready(world.wish(), 20)
+    await world.near.wait_due(20)
