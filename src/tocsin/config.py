@@ -95,11 +95,11 @@ def _roles() -> dict[str, Parse]:
 class QuotaDefaults:
     """What a tenant may do unless its own quotas say otherwise."""
 
-    creates_per_s: float = field(default=20_000.0, metadata=_number(0, 1e9))
-    jobs_per_minute_bucket: float = field(default=2_000_000.0, metadata=_number(0, 1e12))
-    precise_per_s: float = field(default=200_000.0, metadata=_number(0, 1e9))
+    creates_per_s: float = field(default=200_000.0, metadata=_number(0, 1e9))
+    jobs_per_minute_bucket: float = field(default=20_000_000.0, metadata=_number(0, 1e12))
+    precise_per_s: float = field(default=1_000_000.0, metadata=_number(0, 1e9))
     waiting_jobs: float = field(default=100_000_000.0, metadata=_number(0, 1e12))
-    concurrent_callbacks: float = field(default=2_000.0, metadata=_number(0, 1e6))
+    concurrent_callbacks: float = field(default=10_000.0, metadata=_number(0, 1e6))
     stored_bytes: float = field(default=1e12, metadata=_number(0, 1e18))
 
     def as_dict(self) -> dict[str, float]:

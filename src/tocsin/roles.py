@@ -12,10 +12,12 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from importlib.metadata import version
+from math import inf
 from pathlib import Path
 
 import uvicorn
@@ -23,6 +25,7 @@ import uvicorn
 from tocsin import telemetry
 from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
+from tocsin.api.metrics import create_metrics_app
 from tocsin.clock import Clock, Entropy, ManualClock, SystemClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.errors import ConfigError
@@ -35,7 +38,7 @@ from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
-from tocsin.flow.gap import Gap, Pulse
+from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
 from tocsin.flow.load import Loader
@@ -47,6 +50,7 @@ from tocsin.flow.recheck import Rechecker
 from tocsin.flow.recover import Recoverer
 from tocsin.flow.redrive import Redriver
 from tocsin.flow.rescue import Rescuer
+from tocsin.flow.shares import Sharer
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import LeaseTokens
 from tocsin.lease.local import LocalLeases
@@ -164,7 +168,8 @@ async def _compose(
     settings: Settings, store: Store, near: NearTier, leases: Leases, clock: Clock, entropy: Entropy
 ) -> Process:
     jobs, rows = store.jobs, store.settings
-    tally, gap = Tally(), Gap(clock)
+    virtual = isinstance(clock, ManualClock)
+    tally, gap = Tally(), Gap(clock, inf if virtual else GAP_S)
     queues = QueueBook(rows, near, tally, clock)
     quotas = Quotas(rows, tally, clock, Limits(**settings.quotas.as_dict()))
     parker = Parker(jobs, near)
@@ -183,8 +188,9 @@ async def _compose(
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
     ]
     conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
-    # Virtual time has no gaps of its own, so nothing has to look for them every second.
-    loops = [Loop(stage, clock, entropy) for stage in (*stages, Pulse(store, gap, clock))] if conductor is None else []
+    # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
+    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
+    loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
@@ -202,6 +208,7 @@ async def _compose(
         clock=clock,
         entropy=entropy,
         cursor_secret=await rows.secret("cursors", entropy.bytes(32)),
+        zone_data=zone_data_version(),
         metrics=telemetry.exposition,
         advance=(lambda seconds: process.advance(seconds)) if conductor is not None else None,
     )
@@ -221,6 +228,11 @@ async def _compose(
         loops=loops,
     )
     return process
+
+
+def zone_data_version() -> str:
+    """The version of the pinned time zone data."""
+    return version("tzdata")
 
 
 # --- dev --------------------------------------------------------------------------------------------------------------
@@ -320,32 +332,62 @@ async def _serve(
     settings: Settings, clock: Clock | None, dev: DevOptions | None, on_ready: Callable[[Serving], None]
 ) -> None:
     stop = _stop_event()
-    listener = _listen(settings.host, settings.port)
-    process = await build(settings, clock or SystemClock(), SystemEntropy())
-    token = secret = None
+    with closing(_listen(settings.host, settings.port)) as listener:
+        process = await build(settings, clock or SystemClock(), SystemEntropy())
+        try:
+            token, secret = (None, None) if dev is None else await prepare_dev(process, dev.token)
+            async with _listening(process.app, listener), _metrics_listening(settings):
+                await process.start()
+                async with _calling(process):
+                    gc.freeze()
+                    on_ready(Serving(url=_url(listener), token=token, signing_secret=secret, data=settings.data))
+                    await stop.wait()
+                # Claims that wait are answered with nothing, so that their connections can end.
+                await process.near.close()
+        finally:
+            await process.stop()
+
+
+@asynccontextmanager
+async def _calling(process: Process) -> AsyncIterator[None]:
+    """The executor of this process, if it has one; drained at the end, before the API stops taking its reports."""
+    if "executor" not in process.settings.roles:
+        yield
+        return
+    executor = await embedded_executor(process)
+    calling = asyncio.create_task(executor.serve())
     try:
-        if dev is not None:
-            token, secret = await prepare_dev(process, dev.token)
-        server = _server(process.app)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        await process.start()
-        executor = await embedded_executor(process) if "executor" in settings.roles else None
-        calling = asyncio.create_task(executor.serve()) if executor is not None else None
-        gc.freeze()
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        on_ready(Serving(url=f"http://{shown}:{port}", token=token, signing_secret=secret, data=settings.data))
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({stopped, serving}, return_when=asyncio.FIRST_COMPLETED)
-        if executor is not None and calling is not None:
-            async with asyncio.timeout(settings.drain_s + 5):
-                await executor.stop(now=settings.drain_s == 0)
-                await calling
-        await process.near.close()
+        yield
+    finally:
+        await executor.stop(now=process.settings.drain_s == 0)
+        await calling
+
+
+@asynccontextmanager
+async def _listening(app: App, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve an application; at the end requests under way are answered."""
+    server = _server(app)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
         server.should_exit = True
         await serving
-    finally:
-        await process.stop()
+
+
+@asynccontextmanager
+async def _metrics_listening(settings: Settings) -> AsyncIterator[None]:
+    if settings.metrics_port is None:
+        yield
+        return
+    with closing(_listen(settings.metrics_host or settings.host, settings.metrics_port)) as listener:
+        async with _listening(create_metrics_app(telemetry.exposition), listener):
+            yield
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None]) -> None:

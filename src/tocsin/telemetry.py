@@ -85,20 +85,24 @@ def set_up_logs(fmt: str = "text", level: str = "info") -> None:
     import logging
     import sys
 
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer()
-        if fmt == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
     chain: list[structlog.types.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # As plain text: a renderer of its own would print local variables, and tokens with them.
+        structlog.processors.format_exc_info,
     ]
-    if fmt == "json":
-        chain.append(structlog.processors.format_exc_info)
+    renderer: structlog.types.Processor = structlog.processors.JSONRenderer() if fmt == "json" else _line
     structlog.configure(
         processors=[*chain, renderer],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         cache_logger_on_first_use=False,
     )
+
+
+def _line(_: object, __: str, event: structlog.types.EventDict) -> str:
+    """A log line for people: time, level, what happened, then the rest as name=value."""
+    at, level, what = event.pop("timestamp"), event.pop("level"), event.pop("event")
+    trace = event.pop("exception", "")
+    rest = " ".join(f"{name}={value!r}" for name, value in event.items())
+    return f"{at} {level:8} {what} {rest}".rstrip() + (f"\n{trace}" if trace else "")

@@ -80,8 +80,6 @@ def test_every_metric_is_documented():
 
 async def test_the_example_of_a_test_without_waiting_works():
     (block,) = (block for block in blocks(ROOT / "docs" / "how-to.md", "python") if "tocsin.testing.server" in block)
-    # The same in minutes: each second of a server's time costs it a write, and this is about the example.
-    block = block.replace("hours=", "minutes=").replace("3 * 3600", "3 * 60")
     names: dict[str, Any] = {}
     exec(compile(block, "how-to.md", "exec"), names)
     await names["test_the_reminder_is_sent_after_three_hours"]()

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -21,8 +22,8 @@ async def test_a_success_ends_the_job_and_keeps_what_it_was(yard: Yard) -> None:
     after = await yard.state(job.job_id)
     assert (after.status, after.outcome, after.finished_at) == (Status.SUCCEEDED, Outcome.SUCCEEDED, yard.now)
     assert after.result == b'{"sent":1}'
-    kept = ("line", "priority", "version", "attempt", "tries", "due_at", "fire_at", "created_at", "queued_at")
-    kept += ("started_at", "claimed_at", "worker", "expires_at", "progress", "definition")
+    kept = ["line", "priority", "version", "attempt", "tries", "due_at", "fire_at", "created_at", "queued_at"]
+    kept += ["started_at", "claimed_at", "worker", "expires_at", "progress", "definition"]
     assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
 
 
@@ -182,8 +183,8 @@ async def test_a_changed_timeout_bounds_the_lease(yard: Yard) -> None:
 @pytest.mark.parametrize("differs", ["status", "version", "attempt"])
 async def test_a_change_from_a_state_that_has_passed_is_refused(yard: Yard, differs: str) -> None:
     job = await yard.retrying()
-    other = {"status": Status.SCHEDULED, "version": 1, "attempt": 2}[differs]
-    stale = replace(job, **{differs: other})
+    others: dict[str, Any] = {"status": Status.SCHEDULED, "version": 1, "attempt": 2}
+    stale = replace(job, **{differs: others[differs]})
     after = replace(job, status=Status.QUEUED, version=9, due_at=yard.now)
     record = yard.record(job, Outcome.LOST)
     record = replace(record, attempt=7)

@@ -178,13 +178,13 @@ async def test_a_sweep_deletes_the_void_and_nothing_else(yard: Yard) -> None:
     retrying = await yard.retrying()
     for job in await yard.running(6):
         await yard.jobs.succeed([Success(job_id=job.job_id, attempt=1)])
-    for job in later:
-        await yard.cancelled(job.job_id)
+    for waiting in later:
+        await yard.cancelled(waiting.job_id)
     last = bucket_of(yard.now)
     swept = [await yard.jobs.sweep_void(partition, FIRE, last, 100) for partition in range(PARTITIONS)]
     assert sum(swept) == 7
     left = {(timer.job_id, timer.version) for timer in await yard.timers(FIRE)}
-    assert left == {(job.job_id, 1) for job in keep + later} | {(retrying.job_id, 2)}
+    assert left == {(new.job_id, 1) for new in keep + later} | {(retrying.job_id, 2)}
 
 
 async def test_a_sweep_keeps_to_its_limit_and_goes_on(yard: Yard) -> None:

@@ -349,8 +349,7 @@ class Life(RuleBasedStateMachine):
             return None
 
     def _restart(self) -> None:
-        self.world.fault.clear()
-        self._run(self.world.start())
+        self._run(self.world.restart())
 
     def _got(self, jobs: list[Any] | None, request: str | None) -> None:
         for job in jobs or ():

@@ -77,9 +77,10 @@ class StepStore(StepReads):
         bound = await self._bind(new)
         if isinstance(bound, Created):
             return bound
-        job_id = bound
+        job_id, fresh = bound
         if job_id in self._disk.jobs or job_id in self._disk.finished:
-            return Created(Made.CREATED if job_id == new.job_id else Made.REPLAYED, job_id)
+            ours = job_id == new.job_id and not fresh  # an earlier try of this very create, of which nobody heard
+            return Created(Made.CREATED if ours else Made.REPLAYED, job_id)
         await self._add_timer(FIRE, job_id, 1, new.fire_at, new.line.lane, new.line.tenant)
         definition = decode_definition(new.definition)
 
@@ -105,17 +106,17 @@ class StepStore(StepReads):
                 )
             )
 
-        await self._write_job(job_id, add)
-        return Created(Made.CREATED if job_id == new.job_id else Made.REPLAYED, job_id)
+        made = await self._write_job(job_id, add)
+        return Created(Made.REPLAYED if made is None else Made.CREATED, job_id)
 
-    async def _bind(self, new: NewJob) -> str | Created:
-        """The ID under which the job is to be made, or the answer if the key stands for another one already.
+    async def _bind(self, new: NewJob) -> tuple[str, bool] | Created:
+        """The ID under which the job is to be made and whether that was bound just now, or the answer if the key is taken.
 
         A record whose job is not there was left by a crash, or belongs to a create that is still under way: an equal body ends
         it under the same ID, so that both can only make the same job; another body waits until it cannot be under way any more.
         """
         if new.key is None:
-            return new.job_id
+            return new.job_id, False
         name = (new.key.tenant, new.key.text)
         for _ in range(_ROUNDS):
             now = self._clock.now_ms()
@@ -123,13 +124,13 @@ class StepStore(StepReads):
             if seen is not None and not self._replaceable(seen, now, new.key.body_hash):
                 if seen.body_hash != new.key.body_hash:
                     return Created(Made.CONFLICT, seen.job_id)
-                return seen.job_id
+                return seen.job_id, False
             fresh = KeyRow(body_hash=new.key.body_hash, job_id=new.job_id, bound_at=now, expires_at=now + KEY_KEPT_MS)
             await self._point("before keys put")
             if self._disk.keys.get(name) is seen:
                 self._disk.keys[name] = fresh
                 await self._point("after keys put")
-                return new.job_id
+                return new.job_id, True
         raise AssertionError("a key cannot be replaced twenty times while one create looks at it")
 
     def _replaceable(self, key: KeyRow, now: int, body_hash: bytes) -> bool:

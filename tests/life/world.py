@@ -165,8 +165,9 @@ class World:
         return process
 
     async def restart(self) -> Process:
-        """Kill the process and start another."""
+        """Kill the process and start another; that takes a moment."""
         self.fault.clear()
+        self.clock.advance(0.2)
         return await self.start()
 
     async def crash_during(self, work: Awaitable[object], point: str) -> None:
@@ -186,6 +187,11 @@ class World:
     async def advance(self, seconds: float) -> None:
         """Let time pass; all stages run when they are due."""
         await self.on.conductor.advance(seconds)
+
+    async def jump(self, seconds: float) -> None:
+        """Let time pass in one piece, as while the machine was suspended; then all stages run."""
+        self.clock.advance(seconds)
+        await self.settle()
 
     # clients
 

@@ -15,7 +15,7 @@ def test_a_killed_workers_jobs_are_attempted_again_within_the_lease_and_five_sec
     until = str(tmp_path / "release")
     client.queues.put(queue, lease_s=LEASE_S)
     doomed = programs.worker(server, queue, journal.path)
-    quick = client.jobs.create(queue=queue, handler="brief", payload={"s": 2.0})
+    quick = client.jobs.create(queue=queue, handler="hold", payload={"until": until}, timeout_s=20)
     lengthy = client.jobs.create(queue=queue, handler="hold", payload={"until": until}, timeout_s=3600)
     wait_until(lambda: len(journal.entries()) == 2, "both jobs to run")
     other = programs.worker(server, queue, journal.path)

@@ -7,7 +7,8 @@ import signal
 from tests.processes.waiting import wait_until
 
 REFUSED = ["heartbeat 409", "success 409", "failure 409", "fatal 409"]
-PAYLOAD = {"text": "ünïcode ☂ \u0000", "deep": [{"n": 1e-7}, None, True]}
+LOST = "worker lost: its lease ended without a result"
+PAYLOAD = {"text": "ünïcode ☂ \u0001", "deep": [{"n": 1e-7}, None, True]}
 
 
 def test_late_reports_are_refused_before_and_after_the_newer_attempt_ends(
@@ -26,7 +27,7 @@ def test_late_reports_are_refused_before_and_after_the_newer_attempt_ends(
     paused.signal(signal.SIGCONT)
     paused.says("done report-1")
     now = client.jobs.get(job.job_id)
-    assert (now.status, now.attempt, now.result, now.last_error) == ("RUNNING", 2, None, "worker lost")
+    assert (now.status, now.attempt, now.result, now.last_error) == ("RUNNING", 2, None, LOST)
     assert now.progress is None
 
     (tmp_path / "release").touch()

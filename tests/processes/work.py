@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,18 @@ async def brief(payload: Any, ctx: tocsin.Context) -> None:
 async def poison(payload: Any, ctx: tocsin.Context) -> None:
     note("begin", payload, ctx)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def tell_readiness() -> None:
+    """Print whether the worker is connected, whenever that changes: what a readiness probe would see."""
+    seen, never = None, threading.Event()
+    while True:
+        now = worker.connected
+        if now is not seen:
+            print("ready" if now else "not ready", flush=True)
+            seen = now
+        never.wait(0.02)
+
+
+if os.environ.get("READINESS"):
+    threading.Thread(target=tell_readiness, daemon=True).start()

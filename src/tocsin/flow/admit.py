@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, ms_of
@@ -69,6 +69,12 @@ class Draft(Struct, frozen=True):
     new: NewJob
     definition: Definition
     made_at: int
+
+    def under(self, created: Created) -> Draft:
+        """The draft under the ID it was made under: another one where this create ended an earlier, cut one of its key."""
+        if created.made is not Made.CREATED or created.job_id == self.new.job_id:
+            return self
+        return Draft(structs.replace(self.new, job_id=created.job_id), self.definition, self.made_at)
 
     def state(self) -> JobState:
         """The whole job."""
@@ -128,6 +134,7 @@ class Admitter:
                 answers[at] = refused
         if drafts:
             created = await self._store.create([draft.new for _, draft in drafts])
+            drafts = [(at, draft.under(answer)) for (at, draft), answer in zip(drafts, created, strict=True)]
             await self._announce([draft.new for _, draft in drafts], created)
             for (at, draft), answer in zip(drafts, created, strict=True):
                 answers[at] = _answer(draft, answer)

@@ -22,10 +22,10 @@ PULSE_MS = 1_000
 
 
 class Gap:
-    """When the last gap ended."""
+    """When the last gap ended. `limit_s` is how long a silence of the store is none; infinite where no pulse looks."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, limit_s: float = GAP_S) -> None:
+        self._clock, self._limit_s = clock, limit_s
         self._wrote_s = self._ended_s = clock.elapsed_s()
         self._offset_ms = self._offset()
 
@@ -35,11 +35,16 @@ class Gap:
         self._look_at_the_clock()
         return self._clock.now_ms() - round((self._clock.elapsed_s() - self._ended_s) * 1000)
 
+    @property
+    def open(self) -> bool:
+        """Whether no write has succeeded for so long that this is a gap, not known yet to be over."""
+        return self._clock.elapsed_s() - self._wrote_s > self._limit_s
+
     def wrote(self) -> None:
         """A write was accepted."""
         self._look_at_the_clock()
         now_s = self._clock.elapsed_s()
-        if now_s - self._wrote_s > GAP_S:
+        if now_s - self._wrote_s > self._limit_s:
             log.warning("gap_ended", lasted_s=round(now_s - self._wrote_s, 1), next="leases count from now")
             self._ended_s = now_s
         self._wrote_s = now_s

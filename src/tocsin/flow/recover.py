@@ -19,6 +19,8 @@ from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey, TimerKind
 from tocsin.telemetry import log
 
 PAGE = 2_000
+# How far the time can be beyond a stored floor: its bucket, the delay of its recheck, and one for the recheck to be behind.
+AHEAD_OF_FLOOR = 3
 
 
 @dataclass(slots=True)
@@ -53,10 +55,12 @@ class Recoverer:
         now_bucket = bucket_of(self._clock.now_ms())
         for partition in partitions:
             floor = floors.get(partition, 0)
+            # A floor ahead of the clock: that has stepped back, and jobs have fired from buckets that are still to come.
+            until = now_bucket if floor <= now_bucket else floor + AHEAD_OF_FLOOR
             await self._unparker.mark(partition)
-            await self._read(partition, FIRE, 0, now_bucket, found)
+            await self._read(partition, FIRE, 0, until, found)
             await self._read(partition, WATCH, 0, FAR, found)
-            self._loader.begin(partition, now_bucket)
+            self._loader.begin(partition, until)
             self._rechecker.begin(partition, floor)
         log.info("recovered", partitions=len(partitions), offered=found.offered, pushed=found.pushed, held=found.held)
         return found

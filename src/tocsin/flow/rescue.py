@@ -24,6 +24,7 @@ from tocsin.wire import Outcome
 
 GRACE_MS = 2_000
 BATCH = 500
+GAP_REST_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ class Rescuer(Alarm):
         self._store, self._near, self._ender, self._gap, self._clock = store, near, ender, gap, clock
 
     async def step(self) -> Rescued:
-        """One batch of leases that are over."""
+        """One batch of leases that are over; none in a gap, since what is over then is known only when the pulse has ended it."""
+        if self._gap.open:
+            return Rescued()
         over = await self._near.leases_over(self._clock.now_ms() - GRACE_MS, BATCH)
         if not over:
             return Rescued()
@@ -70,6 +73,8 @@ class Rescuer(Alarm):
         return Rescued(len(over), sum(won))
 
     async def next_at(self) -> int | None:
+        if self._gap.open:
+            return self._clock.now_ms() + GAP_REST_MS
         end = await self._near.next_lease_end()
         return None if end is None else end + GRACE_MS + 1
 

@@ -77,7 +77,8 @@ class Made(Enum):
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The answer for one create. `job_id` is the existing job's when replayed or in conflict."""
+    """The answer for one create. `job_id` is the existing job's when replayed or in conflict; CREATED under another ID than the
+    asked one: an earlier create with this key was cut off after its idempotency record, and this one has ended it."""
 
     made: Made
     job_id: str
@@ -161,8 +162,9 @@ class Change:
     """One conditional step in a job's life: from exactly the state that was read, to another.
 
     Written in this order: the new timer (if `timer`), the attempt record, the job. `before` is the state that the decision was
-    based on; the write happens only where status, version and attempt are still those. `after` is the whole new state. The job
-    moves to `finished` where `after.status` is SUCCEEDED, CANCELLED or SKIPPED, or DEAD with `gone`; a DEAD job otherwise
+    based on; the write happens only where status, version, attempt and lease (`lease_until`, `beaten_at`) are still those: a
+    heartbeat that was accepted meanwhile is neither undone nor followed by the loss of its attempt. `after` is the whole new
+    state. The job moves to `finished` where `after.status` is SUCCEEDED, CANCELLED or SKIPPED, or DEAD with `gone`; a DEAD job otherwise
     stays with its `finished_at`. A timer is written at `after.due_at` and `after.version`.
     """
 

@@ -94,6 +94,8 @@ def _unchanged(before: JobState, now: Look) -> bool:
         codes.STATUS_CODE[before.status] == now.status
         and before.version == now.version
         and before.attempt == now.attempt
+        and before.lease_until == now.lease_until
+        and before.beaten_at == now.beaten_at
     )
 
 

@@ -72,7 +72,7 @@ class SqliteJobs:
         try:
             definition = decode_definition(doc)
         except msgspec.DecodeError as exc:
-            self._readers.unreadable.note(doc, exc)
+            self._readers.unreadable.note(job_id, exc)
             return None
         return Claimed(
             job_id=job_id,
@@ -192,7 +192,7 @@ class SqliteJobs:
         counts: dict[tuple[str, str, Status], int] = {}
         after: str | None = ""
         while after is not None:
-            found, after = await self._readers.run(reads.count_slice(after))
+            found, after = await self._readers.run(reads.count_slice(self._readers, after))
             for key, count in found.items():
                 counts[key] = counts.get(key, 0) + count
         return counts

@@ -130,7 +130,7 @@ def _states(readers: Readers, conn: Connection, job_ids: list[str]) -> list[JobS
     records, bodies = split(joined), split(docs)
     if len(records) != len(job_ids) or len(bodies) != len(job_ids):
         if len(job_ids) == 1:
-            readers.unreadable.note(joined or "", ValueError("its definition is no JSON"))
+            readers.unreadable.note(job_ids[0], ValueError("its definition is no JSON"))
             return [None]
         return [state for job_id in job_ids for state in _states(readers, conn, [job_id])]
     line = readers.line(conn)
@@ -231,7 +231,9 @@ def _parked_lines(readers: Readers, conn: Connection, partition: int) -> list[tu
     return found
 
 
-def count_slice(after: str) -> Callable[[Connection], tuple[dict[tuple[str, str, Status], int], str | None]]:
+def count_slice(
+    readers: Readers, after: str
+) -> Callable[[Connection], tuple[dict[tuple[str, str, Status], int], str | None]]:
     """Count the next live jobs beyond an ID by tenant, queue and status; and where to go on (None: at the end)."""
 
     def read(conn: Connection) -> tuple[dict[tuple[str, str, Status], int], str | None]:
@@ -240,8 +242,10 @@ def count_slice(after: str) -> Callable[[Connection], tuple[dict[tuple[str, str,
         counts: dict[tuple[str, str, Status], int] = {}
         page = conn.execute(_COUNTS, (after, last if last is not None else "~")).fetchone()[0]
         for queue_id, status, count in _COUNT.decode(page):
-            tenant, queue = queue_name(conn, queue_id)
-            counts[(tenant, queue, codes.STATUS[status])] = count
+            try:
+                counts[(*queue_name(conn, queue_id), codes.STATUS[status])] = count
+            except DAMAGE as exc:
+                readers.unreadable.note(f"{count} jobs", exc)
         return counts, last
 
     return read

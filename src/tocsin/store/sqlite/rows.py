@@ -62,10 +62,10 @@ class Unreadable:
     def __init__(self) -> None:
         self.count = 0
 
-    def note(self, record: str, exc: Exception) -> None:
-        """One more."""
+    def note(self, name: str, exc: Exception) -> None:
+        """One more, by a name that gives away nothing of its contents."""
         self.count += 1
-        log.error("a job's record cannot be read and is passed over (%s): %.200s", exc, record)
+        log.error("%a cannot be read and is passed over (%s); examine the store with `tocsin doctor`", name, exc)
 
 
 def split(text: str | None) -> list[str]:
@@ -108,7 +108,7 @@ def job_state(record: str, doc: str, line: Callable[[int], Line], unreadable: Un
             definition=decode_definition(doc),
         )
     except DAMAGE as exc:
-        unreadable.note(record, exc)
+        unreadable.note(record.partition(",")[0].strip('["'), exc)
         return None
 
 

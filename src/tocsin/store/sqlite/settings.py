@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tocsin.store.port import QueueRow, SigningKeyRow, TenantRow, TokenRow
 from tocsin.store.sqlite.reads import Readers
 from tocsin.store.sqlite.requests import RAISES, Kind
+from tocsin.store.sqlite.rows import DAMAGE
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work, json_text
 from tocsin.store.sqlite.writer import Writer
+
+Row = TypeVar("Row")
 
 _QUOTAS = msgspec.json.Decoder(dict[str, float])
 _SCOPES = msgspec.json.Decoder(tuple[str, ...])
@@ -33,21 +36,18 @@ class SqliteSettings:
         self._writer, self._readers = writer, readers
 
     async def tenants(self) -> list[TenantRow]:
-        return [
-            TenantRow(name=name, weight=weight, quotas=_QUOTAS.decode(quotas), created_at=created_at)
-            for name, weight, quotas, created_at in await self._all("tenants")
-        ]
+        return self._made(_tenant, await self._all("tenants"))
 
     async def put_tenant(self, row: TenantRow, *, create: bool) -> bool:
         name = "add_tenant" if create else "set_tenant"
         return bool(await self._write(name, row.name, row.weight, json_text(row.quotas), row.created_at))
 
     async def tokens(self, tenant: str | None = None) -> list[TokenRow]:
-        return [_token(row) for row in await self._all("tokens", tenant)]
+        return self._made(_token, await self._all("tokens", tenant))
 
     async def token(self, token_id: str) -> TokenRow | None:
-        rows = await self._all("token", token_id)
-        return _token(rows[0]) if rows else None
+        rows = self._made(_token, await self._all("token", token_id))
+        return rows[0] if rows else None
 
     async def add_token(self, row: TokenRow) -> None:
         await self._write(
@@ -99,6 +99,16 @@ class SqliteSettings:
         await self._write("add_secret", name, fresh)
         return bytes((await self._all("secret", name))[0][0])
 
+    def _made(self, make: Callable[[Any], Row], rows: list[Any]) -> list[Row]:
+        """What can be read of these rows."""
+        found: list[Row] = []
+        for row in rows:
+            try:
+                found.append(make(row))
+            except DAMAGE as exc:
+                self._readers.unreadable.note(str(row[0]), exc)
+        return found
+
     async def _all(self, name: str, *values: Any) -> list[Any]:
         sql = block("settings", name)
 
@@ -110,6 +120,11 @@ class SqliteSettings:
     async def _write(self, name: str, *values: Any) -> int:
         sql = block("settings", name)
         return int((await self._writer.submit(SETTING, [lambda work: work.write(sql, *values)]))[0])
+
+
+def _tenant(row: tuple[Any, ...]) -> TenantRow:
+    name, weight, quotas, created_at = row
+    return TenantRow(name=name, weight=weight, quotas=_QUOTAS.decode(quotas), created_at=created_at)
 
 
 def _token(row: tuple[Any, ...]) -> TokenRow:

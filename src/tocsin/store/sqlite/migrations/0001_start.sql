@@ -94,6 +94,18 @@ CREATE TABLE timers (
     PRIMARY KEY (partition, kind, bucket, lane, tenant_id, time, job, version)
 ) WITHOUT ROWID, STRICT;
 
+-- Deleting many timers by their whole keys in one statement: rows inserted here are deleted there, each found by the primary
+-- key. (SQLite 3.40 looks up `(a, b, …) IN (…)` by the first columns only, or not at all.)
+
+CREATE VIEW timers_to_delete AS
+    SELECT partition, kind, bucket, lane, tenant_id, time, job, version FROM timers;
+
+CREATE TRIGGER delete_timers INSTEAD OF INSERT ON timers_to_delete BEGIN
+    DELETE FROM timers
+    WHERE partition = NEW.partition AND kind = NEW.kind AND bucket = NEW.bucket AND lane = NEW.lane
+        AND tenant_id = NEW.tenant_id AND time = NEW.time AND job = NEW.job AND version = NEW.version;
+END;
+
 CREATE TABLE floors (
     partition INTEGER NOT NULL PRIMARY KEY,
     bucket    INTEGER NOT NULL
@@ -111,6 +123,15 @@ CREATE TABLE parked (
     priority  INTEGER NOT NULL,
     PRIMARY KEY (partition, line_id, score, job, version)
 ) WITHOUT ROWID, STRICT;
+
+CREATE VIEW parked_to_delete AS
+    SELECT partition, line_id, score, job, version FROM parked;
+
+CREATE TRIGGER delete_parked INSTEAD OF INSERT ON parked_to_delete BEGIN
+    DELETE FROM parked
+    WHERE partition = NEW.partition AND line_id = NEW.line_id AND score = NEW.score
+        AND job = NEW.job AND version = NEW.version;
+END;
 
 -- Finished jobs; a success that had no failure before it stands for the record of its attempt.
 

@@ -5,7 +5,7 @@
 -- ?1 IDs. Every careful path.
 SELECT json_group_array(json_array(
     coalesce(j.status, 0), coalesce(j.version, 0), coalesce(j.attempt, 0), coalesce(j.due_at, 0),
-    j.expires_at, j.claimed_at, coalesce(j.timeout_ms, 0), j.lease_ms))
+    j.expires_at, j.claimed_at, coalesce(j.timeout_ms, 0), j.lease_ms, j.lease_until, j.beaten_at))
 FROM json_each(?1) AS asked
 LEFT JOIN jobs AS j ON j.id = asked.value;
 
@@ -43,10 +43,10 @@ WHERE id IN (SELECT value FROM json_each(?2));
 -- name: claimed
 -- ?1 IDs, ?2 record separator. What a claim answers, in the order of the IDs.
 SELECT json_group_array(json_array(j.attempt, j.tries, j.due_at, j.lease_until, j.lease_ms, j.fire_at, j.line_id, j.progress)),
-    group_concat(coalesce(b.doc, ''), ?2)
+    group_concat(b.doc, ?2)
 FROM json_each(?1) AS asked
 CROSS JOIN jobs AS j ON j.id = asked.value
-LEFT JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id;
+CROSS JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id;
 
 -- name: beat_these
 -- ?1 now, ?2 IDs that were looked at, ?3 the grace past the timeout in ms
@@ -86,7 +86,8 @@ ON CONFLICT DO NOTHING;
 -- ?1 [[queue_id, ID], ...]: which of them were written before
 SELECT json_group_array(b.id)
 FROM json_each(?1) AS asked
-CROSS JOIN bodies AS b ON b.queue_id = asked.value ->> 0 AND b.id = asked.value ->> 1;
+CROSS JOIN bodies AS b ON b.queue_id = json_extract(asked.value, '$[0]')
+    AND b.id = json_extract(asked.value, '$[1]');
 
 -- name: set_body
 -- ?1 queue_id, ?2 ID, ?3 the definition

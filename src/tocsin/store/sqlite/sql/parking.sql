@@ -6,8 +6,9 @@ VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7})]]
 ON CONFLICT DO NOTHING;
 
 -- name: delete
-DELETE FROM parked
-WHERE (partition, line_id, score, job, version) IN (VALUES [[({1}, {2}, {3}, {4}, {5})]]);
+-- each row: a whole key; see the trigger of this view
+INSERT INTO parked_to_delete (partition, line_id, score, job, version)
+VALUES [[({1}, {2}, {3}, {4}, {5})]];
 
 -- name: of_line
 -- ?1 partition, ?2 line_id, ?3 limit

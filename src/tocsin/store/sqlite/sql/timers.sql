@@ -20,9 +20,9 @@ VALUES [[({1}, 1, max({4}, ?1) / 60000, {2}, {3}, {4}, {5}, {6})]]
 ON CONFLICT DO NOTHING;
 
 -- name: delete
-DELETE FROM timers
-WHERE (partition, kind, bucket, lane, tenant_id, time, job, version)
-    IN (VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7}, {8})]]);
+-- each row: a whole key; see the trigger of this view
+INSERT INTO timers_to_delete (partition, kind, bucket, lane, tenant_id, time, job, version)
+VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7}, {8})]];
 
 -- name: void_bound
 -- ?1 partition, ?2 kind, ?3 last bucket, ?4-?9 the key to go on from, ?10 rows to pass over: where this slice ends

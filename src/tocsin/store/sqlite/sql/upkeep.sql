@@ -24,4 +24,10 @@ DELETE FROM attempts WHERE job IN (SELECT value FROM json_each(?1));
 
 -- name: delete_bodies
 -- ?1 [[queue_id, ID], ...]
-DELETE FROM bodies WHERE (queue_id, id) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1));
+DELETE FROM bodies
+WHERE rowid IN (
+    SELECT b.rowid
+    FROM json_each(?1) AS asked
+    CROSS JOIN bodies AS b ON b.queue_id = json_extract(asked.value, '$[0]')
+        AND b.id = json_extract(asked.value, '$[1]')
+);

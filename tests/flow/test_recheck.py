@@ -1,0 +1,195 @@
+"""Recheck: every timer whose minute has passed is looked at again; watch timers first, then exactly what was read goes."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.life.disk import Crashed
+from tests.life.invariant import look
+from tests.life.world import World
+from tocsin.model.partition import bucket_of, partition_of
+from tocsin.wire import Status
+
+
+async def test_the_writes_are_in_the_order_of_the_table():
+    world = World(partitions=1)
+    await world.start()
+    await world.create()
+    await world.advance(60)
+    world.clock.advance(61)
+    world.fault.clear()
+    while (await world.on.recheck.step()).more:
+        pass
+    rows = [name for name in world.fault.passed if name.startswith("after ") and "near" not in name]
+    assert rows == ["after timers put", "after timers delete", "after floors put"]
+
+
+async def test_a_recheck_that_dies_anywhere_leaves_every_job_a_timer():
+    for points in range(0, 60, 2):
+        world = World(page=2)
+        await world.start()
+        ids = [await world.create() for _ in range(4)]
+        await world.advance(60)
+        world.clock.advance(65)
+        world.fault.after(points)
+        try:
+            while (await world.on.recheck.step()).more:
+                pass
+        except Crashed:
+            pass
+        world.fault.clear()
+        found = await look(world)
+        assert all(found.timers[job_id] for job_id in ids), points
+        await world.restart()
+        assert {job.job_id for job in await world.claim(10)} == set(ids)
+
+
+async def test_a_job_that_was_never_pushed_is_pushed_after_two_minutes(any_world):
+    """The push was lost and nobody noticed."""
+    job_id = await any_world.create()
+    await any_world.on.near.remove([job_id])
+    assert await any_world.claim() == []
+    await any_world.advance(121)
+    assert (await any_world.claim_one()).job_id == job_id
+
+
+async def test_a_job_that_was_never_offered_fires_after_its_recheck(any_world):
+    job_id = await any_world.create(delay_s=30)
+    await any_world.on.near.remove([job_id])
+    await any_world.advance(60)
+    assert (await any_world.job(job_id)).status is Status.SCHEDULED
+    await any_world.advance(95)
+    assert (await any_world.claim_one()).job_id == job_id
+
+
+async def test_a_lease_that_the_index_lost_is_watched_again(any_world):
+    await any_world.create()
+    job = await any_world.claim_one()
+    await any_world.on.near.unlease([(job.job_id, job.attempt)])
+    await any_world.advance(125)
+    again = await any_world.claim_one()
+    assert (again.job_id, again.attempt) == (job.job_id, 2)
+
+
+async def test_watch_timers_double_from_five_minutes_to_an_hour(world):
+    await world.pause()
+    job_id = await world.create()
+    seen = []
+    for _ in range(60 * 6):
+        world.clock.advance(60)
+        await world.settle()
+        (timer,) = (await look(world)).timers[job_id]
+        if timer.kind == "watch" and (not seen or timer.time != seen[-1]):
+            seen.append(timer.time)
+    waits = [round((b - a) / 60_000) for a, b in pairwise(seen)]
+    assert waits[0] <= 12
+    assert max(waits) <= 63
+    assert waits == sorted(waits)
+    assert waits[-1] >= 60
+
+
+async def test_what_has_ended_leaves_no_timer_behind(any_world):
+    for outcome in ("succeeded", "fatal_failure"):
+        await any_world.create()
+        job = await any_world.claim_one()
+        await any_world.complete(job.lease_token, outcome)
+    gone = await any_world.create(delay_s=100)
+    await any_world.cancel(gone)
+    moved = await any_world.create(delay_s=200)
+    await any_world.patch(moved, delay_s=86_400)
+    for _ in range(6):
+        await any_world.jump(60)
+    found = await look(any_world)
+    assert sum(len(timers) for timers in found.timers.values()) == 1
+    assert [timer.version for timer in found.timers[moved]] == [2]
+
+
+async def test_the_floor_rises_and_is_stored(any_world):
+    for _ in range(5):
+        await any_world.advance(60)
+    floors = await any_world.on.store.jobs.floors()
+    assert set(floors) == set(range(any_world.partitions))
+    assert set(floors.values()) == {bucket_of(any_world.clock.now_ms()) - 1}
+
+
+async def test_a_timer_below_the_floor_is_found_at_the_next_start_and_within_an_hour(world):
+    """Clocks step: one was written behind the recheck's back."""
+    job_id = await world.create(delay_s=3_600)
+    state = await world.job(job_id)
+    await world.advance(200)
+    for keys in world.disk.timers.values():
+        keys.clear()
+    bucket = bucket_of(world.clock.now_ms()) - 60
+    key = (bucket, 0, "acme", state.due_at, job_id, 1)
+    world.disk.timers[partition_of(job_id, world.partitions), "fire"].add(key)
+    for _ in range(62):
+        await world.jump(60)
+    (timer,) = (await look(world)).timers[job_id]
+    assert timer.kind == "watch"
+
+
+async def test_what_lies_behind_a_cut_is_passed_over_and_the_floor_waits_for_it():
+    world = World(due_limit=4, page=3, partitions=1)
+    await world.start()
+    await world.pause()
+    ids = {await world.create(delay_s=30) for _ in range(20)}
+    # Nobody dispatches for some minutes: the set stays full and the buckets pass.
+    for _ in range(300):
+        world.clock.advance(1)
+        await world.on.pulse.step()
+        while (await world.on.recheck.step()).more:
+            pass
+    bucket = bucket_of((await world.job(next(iter(ids)))).due_at)
+    assert (await world.on.store.jobs.floors())[0] <= bucket
+    found = await look(world)
+    assert all(found.timers[job_id] for job_id in ids)
+    await world.pause(False)
+    await world.advance(300)
+    assert {job.job_id for job in await world.claim(100)} == ids
+    assert (await world.on.store.jobs.floors())[0] > bucket
+
+
+async def test_watch_timers_of_running_jobs_are_seen_beside_a_flood():
+    """A cut says nothing about the order of watch timers."""
+    world = World(due_limit=2, page=2, partitions=1)
+    await world.start()
+    await world.create()
+    held = await world.claim_one(lease_s=600)
+    await world.try_create(count=12, delay_s=180)
+    await world.advance(150)
+    await world.restart()
+    assert (await world.on.near.figures()).leases == 1
+    assert held.attempt == 1
+
+
+async def test_an_expired_job_that_never_fired_is_skipped_by_way_of_the_recheck(any_world):
+    job_id = await any_world.create(delay_s=10, expires_after_s=5)
+    await any_world.on.near.remove([job_id])
+    await any_world.advance(160)
+    assert (await any_world.job(job_id)).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize("seconds", [-7_200, -90])
+async def test_the_recheck_goes_on_after_a_step_back_of_the_clock(any_world, seconds):
+    """F-43: a floor ahead of the clock does not stop it until the clock has caught up."""
+    for _ in range(4):
+        await any_world.advance(60)
+    any_world.clock.step_wall(seconds)
+    await any_world.settle()
+    job_id = await any_world.create()
+    await any_world.on.near.remove([job_id])
+    await any_world.advance(125)
+    assert (await any_world.claim_one()).job_id == job_id
+
+
+async def test_a_paused_queues_pile_is_written_at_most_hourly_per_job(world):
+    """Nothing per waiting job but an hourly look."""
+    await world.pause()
+    await world.try_create(count=20)
+    for _ in range(100):
+        await world.jump(60)
+    world.fault.clear()
+    for _ in range(60):
+        await world.jump(60)
+    assert world.fault.passed.count("after timers put") <= 20
+    assert world.fault.passed.count("after jobs put") == 0
