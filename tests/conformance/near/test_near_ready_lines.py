@@ -67,7 +67,7 @@ async def test_a_claim_gets_only_jobs_of_its_handlers_in_order_over_them(world: 
 
 async def test_lines_of_one_queue_are_merged_by_score(world: World) -> None:
     await world.open()
-    dues = [world.due(at, hold=f"key {at % 5}", priority=0) for at in range(100)]
+    dues = [world.due(at, hold=f"key {int(world.entropy.uniform() * 6)}") for at in range(100)]
     await world.near.push(dues[::2] + dues[1::2])
     got = []
     for most in (1, 2, 30, 67):
