@@ -66,12 +66,11 @@ class Yard:
         fields = {"payload": Raw(b'{"to":"ada"}'), **definition}
         asked = Definition(target=TaskTarget(handler="send", timeout_s=timeout_s), run_at=at, key_at=at, **fields)
         return NewJob(
-            timeout_ms=asked.timeout_ms,
             job_id=job_id,
             line=line,
             priority=priority,
             fire_at=at,
-            timeout_ms=round(timeout_s * 1000),
+            timeout_ms=asked.timeout_ms,
             queued=queued,
             definition=encode_definition(asked),
             expires_at=None if expires_in_ms is None else self.now + expires_in_ms,
