@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import tocsin
 from tests.guide.conftest import NOON
@@ -40,7 +41,7 @@ async def test_pauses_between_tries_grow_and_are_jittered(server, client, worker
         await client.jobs.create(queue="billing", handler="charge", retry=policy)
     async with server.running(worker_of(charge=charge)):
         await server.advance(hours=1)
-    pauses = [[(b - a).total_seconds() for a, b in zip(times, times[1:], strict=False)] for times in at.values()]
+    pauses = [[(b - a).total_seconds() for a, b in pairwise(times)] for times in at.values()]
     # Before try n+1: somewhere in [0, min(max, initial x 2^(n-1))].
     for first, second, third in pauses:
         assert 0 <= first <= 10

@@ -18,9 +18,7 @@ def test_a_black_hole_is_noticed_and_work_resumes_by_itself_within_the_stated_ti
     server, client, queue, programs, journal
 ):
     with between(server.port) as proxy:
-        worker = programs.worker(
-            server, queue, journal.path, TOCSIN_URL=proxy.url, WAIT_S=str(WAIT_S), READINESS="yes"
-        )
+        worker = programs.worker(server, queue, journal.path, TOCSIN_URL=proxy.url, WAIT_S=str(WAIT_S), READINESS="yes")
         first = client.jobs.create(queue=queue, handler="note")
         wait_until(lambda: client.jobs.get(first.job_id).status == "SUCCEEDED", "the first job")
         wait_until(lambda: states(worker.output)[-1:] == ["ready"], "the worker to be ready")
