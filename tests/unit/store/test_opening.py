@@ -72,6 +72,14 @@ async def test_a_place_that_cannot_be_written_is_a_matter_of_configuration(clock
         await opened(Path("/proc/tocsin.db"), clock)
 
 
+async def test_too_old_a_library_is_refused_in_words(
+    path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(ConfigError, match=r"needs 3\.37\.0 or newer"):
+        await opened(path, clock)
+
+
 async def test_a_file_of_another_kind_is_refused_and_kept(path: Path, clock: ManualClock) -> None:
     write(path, b"dear diary, " * 1000)
     with pytest.raises(StoreCorrupt, match="not a Tocsin store"):

@@ -19,7 +19,7 @@ from tocsin.model.job import Definition, encode_definition
 from tocsin.store.port import Beat, Due, NewJob, Success
 from tocsin.store.sqlite import claim, create, finish, fire
 from tocsin.store.sqlite.beat import heartbeat
-from tocsin.store.sqlite.connection import open_writer
+from tocsin.store.sqlite.connection import OLDEST_SQLITE, open_writer
 from tocsin.store.sqlite.lines import Interner
 from tocsin.store.sqlite.migrate import migrate
 from tocsin.store.sqlite.work import Work, in_rounds
@@ -196,4 +196,4 @@ def test_creates_in_a_batch_and_one_by_one(work: Work, world: list[Row | None], 
 
 
 def test_sqlite_is_new_enough() -> None:
-    assert sqlite3.sqlite_version_info >= (3, 38)
+    assert sqlite3.sqlite_version_info >= OLDEST_SQLITE

@@ -32,7 +32,7 @@ def conn(tmp_path_factory: pytest.TempPathFactory):
 def text_of(name: str) -> str:
     file, block_name = name.split(".")
     text = block(file, block_name)
-    return Many(file, block_name, _shared(text)).sizes[1][1] if "[[" in text else text
+    return Many(file, block_name, _shared(text)).texts[5] if "[[" in text else text
 
 
 def _shared(text: str) -> int:

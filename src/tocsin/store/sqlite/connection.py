@@ -16,6 +16,7 @@ from tocsin.errors import ConfigError, StoreCorrupt, StoreUnavailable
 
 APPLICATION_ID = 0x7463736E  # "tcsn"
 BUSY_MS = 5_000
+OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 _MAGIC = b"SQLite format 3\0"
 _OUTAGE = {
@@ -51,6 +52,11 @@ def _text(raw: bytes) -> str:
 
 def check_place(path: Path) -> None:
     """Raise ConfigError unless a store can be kept at `path`, StoreCorrupt if another kind of file is there."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise ConfigError(
+            f"this Python has SQLite {sqlite3.sqlite_version}, the store needs {oldest} or newer; use a newer Python"
+        )
     folder = path.parent
     if not folder.is_dir():
         raise ConfigError(f"the store's folder {folder} does not exist; create it, or name another place for the store")
@@ -78,9 +84,12 @@ def open_writer(path: Path) -> Connection:
         conn = sqlite3.connect(
             path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=512
         )
-        conn.execute("PRAGMA journal_mode = WAL")
+        mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     except sqlite3.Error as exc:
         raise opening_failed(path, exc) from exc
+    if mode != "wal":
+        conn.close()
+        raise ConfigError(f"the store {path} cannot keep a write-ahead log there (mode {mode}); use a local disk")
     conn.text_factory = _text
     for pragma in (
         "synchronous = FULL",

@@ -20,8 +20,9 @@ _INCLUDE = re.compile(r"\{\{(\w+)\.(\w+)\}\}")
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _ROW = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _FIELD = re.compile(r"\{(\d+)\}")
-# Few sizes, so that every statement stays prepared; large ones, because each statement hands the interpreter's lock over.
-_SIZES = (128, 32, 8, 1)
+# Each statement hands the interpreter's lock over and may wait milliseconds to get it back, so there must be few, and always
+# the same, so that they stay prepared: full ones of the largest size and one that is filled up to a power of two.
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 @cache
@@ -51,7 +52,10 @@ def _clean(body: str) -> str:
 
 
 class Many:
-    """A statement that takes many rows of VALUES, run in a few large steps."""
+    """A statement that takes many rows of VALUES, run in a few large steps.
+
+    The last step is filled up by repeating its last row, so the statement must do nothing about a row that is there already.
+    """
 
     def __init__(self, file: str, name: str, shared: int = 0) -> None:
         text = block(file, name)
@@ -59,7 +63,7 @@ class Many:
         assert found is not None, f"{file}.{name} has no [[row]]"
         row = found[1]
         width = max(int(number) for number in _FIELD.findall(row))
-        self.sizes = [(size, self._compose(text, row, width, shared, size)) for size in _SIZES]
+        self.texts = [self._compose(text, row, width, shared, size) for size in _SIZES]
 
     @staticmethod
     def _compose(text: str, row: str, width: int, shared: int, size: int) -> str:
@@ -73,12 +77,14 @@ class Many:
         return sum(cursor.rowcount for cursor in self._steps(conn, rows, shared))
 
     def rows(self, conn: Connection, rows: Sequence[tuple[Any, ...]], *shared: Any) -> list[tuple[Any, ...]]:
-        """Ask for all rows; what each step answered."""
+        """Ask for all rows; what each step answered, a filled one in part twice."""
         return [row for cursor in self._steps(conn, rows, shared) for row in cursor]
 
     def _steps(self, conn: Connection, rows: Sequence[tuple[Any, ...]], shared: tuple[Any, ...]) -> Iterator[Cursor]:
-        at = 0
-        for size, text in self.sizes:
-            while len(rows) - at >= size:
-                yield conn.execute(text, list(chain(shared, chain.from_iterable(rows[at : at + size]))))
-                at += size
+        most = _SIZES[-1]
+        for at in range(0, len(rows), most):
+            part = rows[at : at + most]
+            power = (len(part) - 1).bit_length()
+            values = list(chain(shared, chain.from_iterable(part)))
+            values += part[-1] * ((1 << power) - len(part))
+            yield conn.execute(self.texts[power], values)

@@ -17,15 +17,15 @@ _BOUND = block("timers", "void_bound")
 _SWEEP = block("timers", "sweep_void")
 _RAISE_FLOOR = block("timers", "raise_floor")
 
-_Key = tuple[int, int, int, int, str, int]
-FIRST: _Key = (-(2**63), 0, 0, 0, "", 0)
+Key = tuple[int, int, int, int, str, int]
+FIRST: Key = (-(2**63), 0, 0, 0, "", 0)
 
 
 class Swept(NamedTuple):
     """One slice of a sweep: how many timers went, and where to go on (None: at the end)."""
 
     deleted: int
-    after: _Key | None
+    after: Key | None
 
 
 def watch(work: Work, timers: Sequence[NewTimer]) -> list[None]:
@@ -58,11 +58,11 @@ def _key(work: Work, timer: TimerRow) -> tuple[Any, ...]:
     )
 
 
-def sweep_void(work: Work, partition: int, kind: TimerKind, last_bucket: int, after: _Key, rows: int) -> Swept:
+def sweep_void(work: Work, partition: int, kind: TimerKind, last_bucket: int, after: Key, rows: int) -> Swept:
     """Look at the next `rows` timers beyond `after` and delete the void ones among them."""
     code = codes.KIND_CODE[kind]
     bound = work.row(_BOUND, partition, code, last_bucket, *after, rows - 1)
-    until: _Key = bound if bound is not None else (last_bucket, 2**63 - 1, 2**63 - 1, 2**63 - 1, "", 0)
+    until: Key = bound if bound is not None else (last_bucket, 2**63 - 1, 2**63 - 1, 2**63 - 1, "", 0)
     deleted = work.write(_SWEEP, partition, code, *after, *until)
     return Swept(deleted, bound)
 

@@ -46,17 +46,22 @@ class Upkeep:
         self._writer = writer
         self._finished_after = ""
         self._keys_after = 0
+        self._void_after: dict[tuple[int, TimerKind], tuple[int, timers.Key]] = {}
 
     async def sweep_void(self, partition: int, kind: TimerKind, last_bucket: int, limit: int) -> int:
-        """Delete up to `limit` void timers; how many went."""
-        deleted, after = 0, timers.FIRST
+        """Delete up to `limit` void timers; how many went. A call that came to its limit is gone on with by the next."""
+        reached, after = self._void_after.pop((partition, kind), (last_bucket, timers.FIRST))
+        if reached != last_bucket:
+            after = timers.FIRST
+        deleted = 0
         while deleted < limit:
             rows = min(SLICE_ROWS, limit - deleted)
             swept: timers.Swept = await self._slice(timers.sweep_void, partition, kind, last_bucket, after, rows)
             deleted += swept.deleted
             if swept.after is None:
-                break
+                return deleted
             after = swept.after
+        self._void_after[(partition, kind)] = (last_bucket, after)
         return deleted
 
     async def archive(self, finished_before: int, limit: int) -> int:

@@ -49,12 +49,27 @@ def json_text(value: object) -> str:
 
 @dataclass(slots=True)
 class Work:
-    """The open transaction: its connection, its instant, and the names' numbers. `batch` is the savepoint that `undo` goes to."""
+    """The open transaction: its connection, its instant, and the names' numbers.
+
+    `undo` goes back to where the batch began: the savepoint `batch`, or, where `marked` is False, the transaction's own
+    beginning (nearly every group is one batch, and each statement saved is a hand-over of the interpreter's lock saved).
+    """
 
     conn: Connection
     lines: Interner
     partitions: int
     now: int = 0
+    marked: bool = True
+
+    def begin(self) -> None:
+        """Begin the transaction, and with it its first batch."""
+        self.conn.execute("BEGIN IMMEDIATE")
+        self.marked = False
+
+    def mark(self) -> None:
+        """Begin another batch. Savepoints of batches that went well end with the transaction."""
+        self.conn.execute("SAVEPOINT batch")
+        self.marked = True
 
     def write(self, sql: str, *values: Any) -> int:
         """Run one statement; how many rows it changed."""
@@ -66,7 +81,11 @@ class Work:
 
     def undo(self) -> None:
         """Take back what this batch has written so far."""
-        self.conn.execute("ROLLBACK TO batch")
+        if self.marked:
+            self.conn.execute("ROLLBACK TO batch")
+        else:
+            self.conn.execute("ROLLBACK")
+            self.conn.execute("BEGIN IMMEDIATE")
         self.lines.undo()
 
     def look(self, job_ids: Sequence[str]) -> list[Look]:

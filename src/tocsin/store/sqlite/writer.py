@@ -1,13 +1,13 @@
 """The writer: one thread, one connection, every write of the store in groups that share a commit.
 
     submit ──▶ queue of its kind ──▶ group: BEGIN ─ batch ─ batch ─ … ─ COMMIT ──▶ answers, all in one call to the loop
-               (bounded)                     (each in its savepoint)
+               (bounded)                     (each can be undone)
 
 A group is whatever was queued when it began, at most 2,000 rows or 20 ms; nobody waits for company. Kinds are served by
 rank, the most urgent first, and upkeep gets at least one batch in ten. Requests of one kind are joined into batches, so that
 64 single creates cost little more than one create of 64; large requests are cut, so that none delays everybody.
 
-What goes wrong with an item goes wrong for it alone: the batch's savepoint is rolled back and the batch is halved until the
+What goes wrong with an item goes wrong for it alone: the batch is undone and halved until the
 item stands alone and gets its kind's `refused`. What goes wrong with the store (disk full, I/O) ends the transaction: each
 request's part is tried once more by itself, and those that fail again raise StoreUnavailable; the next group tries afresh, so
 the writer recovers by itself. A crash leaves whole groups or nothing: requests answer only after the commit.
@@ -154,6 +154,8 @@ class Writer:
                 batch = self._next(last, GROUP_ROWS - rows)
                 if batch is None:
                     break
+                if batches:
+                    self._work.mark()
                 batches.append(batch)
                 rows += len(batch.items) * batch.kind.weight
                 batch.answers = self._answers(batch.kind, batch.items)
@@ -248,31 +250,31 @@ class Writer:
             return None
 
     def _answers(self, kind: Kind[Any, Any], items: Sequence[Any]) -> list[Any]:
-        """Run items in a savepoint, halved on error down to the single bad one."""
-        conn = self._work.conn
-        conn.execute("SAVEPOINT batch")
+        """Run items as a batch, halved on error down to the single bad one."""
         try:
             answers = kind.run(self._work, items)
             if len(answers) != len(items):
                 raise ValueError(f"{kind.name} gave {len(answers)} answers for {len(items)} items")
+            return answers
         except _BAD_ITEM as exc:
-            if isinstance(exc, sqlite3.Error) and (is_outage(exc) or is_damage(exc) or not conn.in_transaction):
+            if isinstance(exc, sqlite3.Error) and (
+                is_outage(exc) or is_damage(exc) or not self._work.conn.in_transaction
+            ):
                 raise
             self._work.undo()
-            conn.execute("RELEASE batch")
             if len(items) == 1:
                 self.refused_items += 1
                 name = getattr(items[0], "job_id", "an item")  # no more than its name: the rest may be secret
                 log.error("%s of %a cannot be written and is refused (%s)", kind.name, name, exc)
                 return [StoreError(f"the store refused it: {exc}")] if kind.refused is RAISES else [kind.refused]
-            half = len(items) // 2
-            return self._answers(kind, items[:half]) + self._answers(kind, items[half:])
-        conn.execute("RELEASE batch")
-        return answers
+        half = len(items) // 2
+        answers = self._answers(kind, items[:half])
+        self._work.mark()
+        return answers + self._answers(kind, items[half:])
 
     def _begin(self) -> None:
         self._step("before begin")
-        self._work.conn.execute("BEGIN IMMEDIATE")
+        self._work.begin()
         self._work.now = self._clock.now_ms()
 
     def _commit(self) -> None:

@@ -40,7 +40,8 @@ CROSS JOIN jobs AS j ON j.id = asked.value;
 -- Whole rows, as a change leaves them.
 INSERT INTO finished ({{finished.columns}})
 VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13},
-    {14}, {15}, {16}, {17}, {18}, {19}, {20}, {21}, {22}, {23}, {24})]];
+    {14}, {15}, {16}, {17}, {18}, {19}, {20}, {21}, {22}, {23}, {24})]]
+ON CONFLICT DO NOTHING;
 
 -- name: add_attempts
 INSERT OR REPLACE INTO attempts (job, attempt, worker, claimed_at, finished_at, outcome, error, due_at, status_code, response)

@@ -86,7 +86,8 @@ ON CONFLICT DO NOTHING;
 -- ?1 [[queue_id, ID], ...]: which of them were written before
 SELECT json_group_array(b.id)
 FROM json_each(?1) AS asked
-CROSS JOIN bodies AS b ON b.queue_id = asked.value ->> 0 AND b.id = asked.value ->> 1;
+CROSS JOIN bodies AS b ON b.queue_id = json_extract(asked.value, '$[0]')
+    AND b.id = json_extract(asked.value, '$[1]');
 
 -- name: set_body
 -- ?1 queue_id, ?2 ID, ?3 the definition

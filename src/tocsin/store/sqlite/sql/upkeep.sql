@@ -28,5 +28,6 @@ DELETE FROM bodies
 WHERE rowid IN (
     SELECT b.rowid
     FROM json_each(?1) AS asked
-    CROSS JOIN bodies AS b ON b.queue_id = asked.value ->> 0 AND b.id = asked.value ->> 1
+    CROSS JOIN bodies AS b ON b.queue_id = json_extract(asked.value, '$[0]')
+        AND b.id = json_extract(asked.value, '$[1]')
 );
