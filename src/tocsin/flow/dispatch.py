@@ -63,11 +63,11 @@ class Dispatcher:
             return Dispatched()
         try:
             answers = await self._store.fire(dues)
+            ready = [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
+            await self._parker.push(ready)
         except ServerUnavailable:
             await self._near.restore(dues)
             raise
-        ready = [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
-        await self._parker.push(ready)
         await self._near.drop(dues)
         self._count(dues, answers)
         return Dispatched(len(dues), len(ready), len(dues) - len(ready))
