@@ -1,9 +1,9 @@
 """Recheck: looks again at every timer whose minute has passed, a minute later. The safety net under all other stages.
 
 For each timer whose job is still at its version: waiting for its time -> offered again (it fires in its lane, never from here);
-QUEUED -> pushed again, or skipped where nobody has claimed it before it expired; held -> its lease is watched again; ended, but its move to `finished` was cut -> moved. All that are not
-finished get a watch timer further on, five minutes doubling to an hour; then exactly the timers that were read are deleted. A
-crash before the delete: read again.
+QUEUED -> pushed again, or skipped where nobody has claimed it before it expired; held -> its lease is watched again; ended, but
+its move to `finished` was cut -> moved. All that are not finished get a watch timer further on, five minutes doubling to an
+hour; then exactly the timers that were read are deleted. A crash before the delete: read again.
 
 What lies behind a tenant's cut is passed over, and the floor (the oldest bucket not rechecked) waits for it. Clocks step: at the
 first pass and every hour the recheck also looks below the floor and counts what it finds there.
