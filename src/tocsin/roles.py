@@ -42,7 +42,7 @@ from tocsin.flow.ending import Ender
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
-from tocsin.flow.load import Loader
+from tocsin.flow.load import Loader, quiet_until
 from tocsin.flow.look import Reader
 from tocsin.flow.park import Parker, Unparker
 from tocsin.flow.queues import QueueBook
@@ -189,7 +189,9 @@ async def _compose(
         rechecker,
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
     ]
-    conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
+    conductor = (
+        Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
+    )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
