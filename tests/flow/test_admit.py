@@ -6,7 +6,8 @@ import pytest
 
 from tests.life.disk import Crashed
 from tests.life.world import World
-from tocsin.errors import Refused, StoreUnavailable
+from tocsin.clock import rfc3339
+from tocsin.errors import Refused, ServerUnavailable, StoreUnavailable
 from tocsin.flow.admit import Admitted
 from tocsin.wire import Status
 
@@ -51,12 +52,32 @@ async def test_a_timer_without_its_job_is_void(world):
     assert not any(world.disk.timers.values())
 
 
-async def test_an_answered_create_is_found_by_the_recheck_when_the_near_tier_was_not_told(world):
-    world.fault.at("before near.push", StoreUnavailable("the near tier is away"))
-    with pytest.raises(StoreUnavailable):
-        await world.create(key="k")
+@pytest.mark.parametrize(("point", "delay_s"), [("before near.push", 0), ("before near.offer", 30)])
+async def test_a_near_tier_that_is_away_refuses_no_create_and_loses_nothing(world, point, delay_s):
+    """The job is durable, so the client is told so; the recheck finds it."""
+    world.fault.at(point, ServerUnavailable("the near tier is away"))
+    job_id = await world.create(delay_s=delay_s)
     await world.advance(200)
-    assert len(await world.claim(10)) == 1
+    assert [job.job_id for job in await world.claim(10)] == [job_id]
+
+
+@pytest.mark.parametrize(
+    "run_at", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2026-12-05T03:30:00Z"]
+)
+async def test_an_instant_in_the_past_means_now_and_can_be_shown(any_world, run_at):
+    """F-61."""
+    job_id = await any_world.create(run_at=run_at)
+    job = await any_world.job(job_id)
+    assert (job.status, job.fire_at) == (Status.QUEUED, any_world.clock.now_ms())
+    assert rfc3339(job.definition.run_at).endswith("Z")
+    assert await any_world.complete((await any_world.claim_one()).lease_token) is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("run_at", ["9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-14:00"])
+async def test_an_instant_too_far_ahead_is_refused(any_world, run_at):
+    with pytest.raises(Refused) as refused:
+        await any_world.create(run_at=run_at)
+    assert refused.value.status == 422
 
 
 async def test_one_bad_wish_of_a_batch_does_not_stop_the_others(any_world):
@@ -71,9 +92,10 @@ async def test_of_fifty_first_uses_of_a_key_at_once_one_makes_the_job():
     world = World(yielding=True)
     await world.start()
     answers = await asyncio.gather(*(world.try_create(key="k", delay_s=5) for _ in range(50)))
-    ids = {answer.job_id for (answer,) in answers}
-    assert len(ids) == 1
-    assert [answer.replayed for (answer,) in answers].count(False) == 1
+    made = [answer for (answer,) in answers if isinstance(answer, Admitted)]
+    assert len(made) == 50
+    assert len({answer.job_id for answer in made}) == 1
+    assert [answer.replayed for answer in made].count(False) == 1
     assert len(world.disk.jobs) == 1
 
 

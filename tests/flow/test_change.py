@@ -7,7 +7,7 @@ import pytest
 
 from tests.life.world import World
 from tocsin.errors import Refused
-from tocsin.store.port import Change, Fired
+from tocsin.store.port import Beaten, Change, Fired
 from tocsin.wire import Status
 
 
@@ -167,6 +167,7 @@ async def test_a_cancel_at_any_point_of_a_claim_tells_the_truth():
         else:
             assert answer.status is Status.CANCEL_REQUESTED
             told = await world.beat(claimed[0].lease_token)
+            assert isinstance(told, Beaten)
             assert told.cancel_requested
             assert await world.complete(claimed[0].lease_token, "cancelled") is Status.CANCELLED
     assert seen == {Status.CANCELLED, Status.CANCEL_REQUESTED}, "the offsets do not cover both sides of the claim"

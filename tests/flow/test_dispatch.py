@@ -67,6 +67,16 @@ async def test_a_store_that_fails_in_the_middle_of_a_batch_leaves_no_job_half_fi
     assert {job.job_id for job in await world.claim(10)} == ids
 
 
+async def test_members_that_fired_and_could_not_be_pushed_are_pushed_by_the_next_pass(world):
+    job_id = await world.create(delay_s=5)
+    world.clock.advance(5)
+    world.fault.at("before near.push", StoreUnavailable("the line is full and the park is away"))
+    with pytest.raises(StoreUnavailable):
+        await world.on.dispatch.step()
+    assert (await world.on.dispatch.step()).pushed == 1
+    assert [job.job_id for job in await world.claim()] == [job_id]
+
+
 async def test_two_dispatchers_with_the_same_members_fire_once_and_the_line_holds_one(world):
     """Two owners overlap: both took the member before either wrote."""
     one = world.on

@@ -74,7 +74,7 @@ async def test_a_lease_that_the_index_lost_is_watched_again(any_world):
 async def test_watch_timers_double_from_five_minutes_to_an_hour(world):
     await world.pause()
     job_id = await world.create()
-    seen = []
+    seen: list[int] = []
     for _ in range(60 * 6):
         world.clock.advance(60)
         await world.settle()

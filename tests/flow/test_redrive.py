@@ -4,6 +4,7 @@ import pytest
 
 from tests.life.disk import Crashed
 from tests.life.world import World
+from tocsin.store.port import JobFilter
 from tocsin.wire import Status
 
 
@@ -83,6 +84,20 @@ async def test_a_rate_spreads_the_redriven_jobs(any_world):
         starts.append(len(await any_world.claim(100)))
         await any_world.advance(0.5)
     assert starts == [1] * 10 + [0, 0]
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-300])
+async def test_an_absurd_rate_puts_no_timer_further_than_a_job_may_be_ahead(any_world, rate):
+    """F-61."""
+    await kill(any_world, 3)
+    assert (await any_world.redrive(rate_per_s=rate)).redriven == 3
+    for due_at in sorted([(await any_world.job(job_id)).due_at for job_id in await ids_of(any_world)]):
+        assert due_at <= any_world.clock.now_ms() + 366 * 86_400_000
+
+
+async def ids_of(world):
+    page = await world.on.store.jobs.list_jobs(JobFilter(tenant="acme"), None, 100)
+    return [job.job_id for job in page.jobs]
 
 
 async def test_a_dry_run_changes_nothing(any_world):

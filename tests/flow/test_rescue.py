@@ -103,7 +103,7 @@ async def test_a_poison_job_dies_and_its_companions_complete(any_world):
     policy = {"max_attempts": 3, "initial_backoff_s": 1, "max_backoff_s": 1}
     poison = await any_world.create(retry=policy)
     good = {made.job_id for made in await any_world.try_create(count=50, retry=policy)}
-    done = set()
+    done: set[str] = set()
     for _ in range(40):
         got = await any_world.claim(10)
         if poison in {job.job_id for job in got}:

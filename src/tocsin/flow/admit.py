@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from msgspec import UNSET, Struct, structs
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, ms_of
-from tocsin.errors import Refused
+from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.horizon import Horizon
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
@@ -25,6 +26,7 @@ from tocsin.flow.quotas import Limits, Quotas, over
 from tocsin.flow.tally import Tally
 from tocsin.model.ids import keyed_id, new_ids
 from tocsin.model.job import (
+    HTTP,
     PRIORITY,
     Definition,
     JobState,
@@ -33,14 +35,16 @@ from tocsin.model.job import (
     Retrying,
     Status,
     encode_definition,
-    handler_of,
 )
 from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Created, Due, JobStore, Key, Made, NewJob
+from tocsin.telemetry import log
 
 HORIZON_MS = wire.HORIZON_S * 1000
+# The year 1 in UTC: with an offset an instant can be asked for that no datetime can show.
+EARLIEST_MS = ms_of(datetime.min.replace(tzinfo=UTC))
 FLEXIBLE, PRECISE = wire.Timing(class_="flexible"), wire.Timing()
 
 
@@ -196,10 +200,14 @@ class Admitter:
             for line, count in Counter(due.line for due in dues).items():
                 self._tally.moved(line, None, status, count)
         telemetry.CREATED.inc(len(made))
-        if later:
-            await self._horizon.offer(later)
-        if ready:
-            await self._parker.push(ready)
+        try:
+            if later:
+                await self._horizon.offer(later)
+            if ready:
+                await self._parker.push(ready)
+        except ServerUnavailable as error:
+            # The jobs are durable and their timers will be found; the client must not hear that they are not.
+            log.warning("near_tier_not_told", jobs=len(made), error=str(error), next="the recheck finds them")
 
     async def _look_at_replays(self, answers: list[Admitted | Refused | None]) -> None:
         replays = [a for a in answers if isinstance(a, Admitted) and a.replayed]
@@ -214,10 +222,10 @@ class Admitter:
 
 
 def checked_run_at(at_ms: int, now_ms: int) -> int:
-    """An asked instant; Refused when it lies more than 366 days ahead."""
+    """An asked instant, not before the year 1; Refused when it lies more than 366 days ahead."""
     if at_ms > now_ms + HORIZON_MS:
         raise invalid("/run_at", "more than 366 days ahead")
-    return at_ms
+    return max(at_ms, EARLIEST_MS)
 
 
 def merged_policy(asked: wire.RetryPolicy | None, default: Retrying) -> Retrying:
@@ -243,15 +251,15 @@ def invalid(pointer: str, detail: str) -> Refused:
 
 
 def line_of(tenant: str, queue: str, timing: wire.Timing, target: wire.Target) -> Line:
-    """The line that a job with these settings waits in."""
-    lane = Lane.FLEXIBLE if timing.class_ == "flexible" else Lane.PRECISE
-    hold = _hold_of(target.url) if isinstance(target, wire.HttpTarget) else ""
-    return _line(tenant, queue, lane, handler_of(target), hold)
+    """The line that a job with these settings waits in; one object shared by all its members."""
+    lane = Lane.PRECISE if timing.class_ == "precise" else Lane.FLEXIBLE
+    if isinstance(target, wire.TaskTarget):
+        return _line(tenant, queue, lane, target.handler, "")
+    return _line(tenant, queue, lane, HTTP, _hold_of(target.url))
 
 
 @lru_cache(maxsize=65_536)
 def _line(tenant: str, queue: str, lane: Lane, handler: str, hold: str) -> Line:
-    # One object per line, shared by all its members: a million of them must not carry a million copies.
     return Line(tenant, queue, lane, handler, hold)
 
 
@@ -262,6 +270,8 @@ def _hold_of(url: str) -> str:
 
 
 def _spread(job_id: str, timing: wire.Timing, window_s: float) -> int:
+    if timing.window_s is None and not window_s:
+        return 0
     own = 0 if timing.window_s is None else spread_ms(job_id, round(timing.window_s * 1000))
     return own + (round(window_s * 1000 * spread_share(job_id)) if window_s else 0)
 

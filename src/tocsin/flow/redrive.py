@@ -1,8 +1,8 @@
 """Redrive and discard: what becomes of dead letters, chosen by their owners.
 
 A redrive gives a job all its tries back and clears its suspicion; the new timers are spread by the asked rate, so that a repaired
-endpoint is not pushed over. The order of writes is that of every change: timer at version+1, then the job. A crash in the middle
-leaves some jobs redriven and the rest dead; the call may be repeated.
+endpoint is not pushed over; none is further ahead than a job may be. The order of writes is that of every change: timer at
+version+1, then the job. A crash in the middle leaves some jobs redriven and the rest dead; the call may be repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, ms_of
-from tocsin.flow.admit import invalid
+from tocsin.flow.admit import HORIZON_MS, invalid
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.tally import Tally
 from tocsin.model.ids import is_job_id
@@ -37,11 +37,13 @@ class Redriver:
         if body.dry_run:
             return wire.Redriven(matched=matched, redriven=0)
         now = self._clock.now_ms()
-        gap_ms = 0.0 if body.rate_per_s is None else 1000 / body.rate_per_s
+        gap_ms = 0.0 if body.rate_per_s is None else min(1000 / body.rate_per_s, HORIZON_MS)
         redriven = 0
         for batch in await self._batches(wanted, body.max):
             changes = [
-                Change(before=job, after=_revived(job, now + round((redriven + n) * gap_ms)), timer=True)
+                Change(
+                    before=job, after=_revived(job, now + round(min((redriven + n) * gap_ms, HORIZON_MS))), timer=True
+                )
                 for n, job in enumerate(batch)
             ]
             won = await self._store.change(changes)
