@@ -101,6 +101,7 @@ class Process:
     near: NearTier
     leases: Leases
     desk: Desk
+    claimer: Claimer
     app: App
     stages: Sequence[Stage]
     recoverer: Recoverer
@@ -196,9 +197,10 @@ async def _compose(
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
+    claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
-        claim=Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy),
+        claim=claimer,
         tokens=tokens,
         heart=Heart(jobs, near),
         complete=Completer(jobs, near, ender, tally, clock),
@@ -222,6 +224,7 @@ async def _compose(
         near=near,
         leases=leases,
         desk=desk,
+        claimer=claimer,
         app=create_app(desk),
         stages=stages,
         recoverer=Recoverer(jobs, near, parker, unparker, loader, rechecker, clock),

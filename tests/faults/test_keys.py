@@ -12,13 +12,11 @@ from tocsin.sdk.transport import Answer
 
 
 async def post(client: tocsin.AsyncClient, key: str, body: str) -> Answer:
-    return await client.transport.request(
-        "POST", "/v1/jobs", body=body.encode(), headers={"Idempotency-Key": key}
-    )
+    return await client.transport.request("POST", "/v1/jobs", body=body.encode(), headers={"Idempotency-Key": key})
 
 
 def job(payload: str) -> str:
-    return '{"queue": "q", "target": {"type": "task", "handler": "h"}, "payload": %s}' % payload
+    return '{"queue": "q", "target": {"type": "task", "handler": "h"}, "payload": ' + payload + "}"
 
 
 async def stranger(server) -> tocsin.AsyncClient:
