@@ -157,5 +157,16 @@ async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, s
     await world.near.close()
     await turns()
     assert done(waiting) == [0, 1, 2]
-    await world.near.wait_ready(world.wish(), 20)
-    await world.near.wait_due(20)
+    assert not await world.near.wait_ready(world.wish(), 20)
+
+
+async def test_a_dispatcher_still_sleeps_after_closing(world: World, start: Start) -> None:
+    """It runs on while requests under way are answered, and must not turn without rest."""
+    await world.near.close()
+    await world.near.wait_due(20)  # closing woke it
+    waiting = asyncio.ensure_future(world.near.wait_due(20))
+    await turns()
+    assert not waiting.done()
+    world.clock.advance(20)
+    await turns()
+    assert waiting.done()
