@@ -21,7 +21,9 @@ class Names(AbstractResolver):
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
         address = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         inet6 = ":" in address
         return [
@@ -40,9 +42,7 @@ class Names(AbstractResolver):
 
 
 @pytest.mark.parametrize("private", PRIVATE)
-async def test_a_name_that_turns_private_is_blocked_on_its_retry_and_on_its_redrive(
-    server, client, endpoints, private
-):
+async def test_a_name_that_turns_private_is_blocked_on_its_retry_and_on_its_redrive(server, client, endpoints, private):
     """The public address of the first answer is played by a port of this machine that the operator has allowed."""
     port = await endpoints.serve(plain(503, body=b"secret of the first", Connection="close"))
     names = Names("127.0.0.1", private if private != "127.0.0.1" else "127.0.0.2")

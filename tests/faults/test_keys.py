@@ -12,9 +12,7 @@ from tocsin.sdk.transport import Answer
 
 
 async def post(client: tocsin.AsyncClient, key: str, body: str) -> Answer:
-    return await client.transport.request(
-        "POST", "/v1/jobs", body=body.encode(), headers={"Idempotency-Key": key}
-    )
+    return await client.transport.request("POST", "/v1/jobs", body=body.encode(), headers={"Idempotency-Key": key})
 
 
 def job(payload: str) -> str:

@@ -59,7 +59,12 @@ async def test_a_worker_that_gets_an_unknown_job_all_the_same_hands_it_back_unch
 
 async def test_a_client_of_a_newer_version_is_told_what_this_one_does_not_know(server, client):
     body = msgspec.json.encode(
-        {"queue": "q", "target": {"type": "task", "handler": "h"}, "not_yet_invented": True, "timing": {"class": "vague"}}
+        {
+            "queue": "q",
+            "target": {"type": "task", "handler": "h"},
+            "not_yet_invented": True,
+            "timing": {"class": "vague"},
+        }
     )
     (result,) = msgspec.json.decode(
         (await client.transport.request("POST", "/v1/jobs:batch", body=b'{"jobs":[' + body + b"]}")).body

@@ -29,7 +29,7 @@ async def test_every_job_that_stays_is_seen_once_while_others_come_move_and_go(s
     cursor = None
     while True:
         query = [("limit", "7")] + ([("cursor", cursor)] if cursor else [])
-        page = await client._calls.get("/v1/jobs", dict, query)  # type: ignore[call-arg]
+        page = await client._calls.get("/v1/jobs", dict, query)
         seen += [job["job_id"] for job in page["items"]]
         cursor = page["next_cursor"]
         if cursor is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,9 @@ Start = Callable[..., "asyncio.Task[None]"]
 @pytest.fixture
 async def start(world: World) -> AsyncIterator[Start]:
     """Lets a claim wait; those still waiting at the end are cancelled."""
-    waiting: list[asyncio.Task[None]] = []
+    waiting: list[asyncio.Future[Any]] = []
 
-    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Task[None]:
+    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Future[Any]:
         waiting.append(asyncio.ensure_future(world.near.wait_ready(wish or world.wish(), timeout_s)))
         return waiting[-1]
 
@@ -28,7 +29,7 @@ async def start(world: World) -> AsyncIterator[Start]:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def done(waiting: list[asyncio.Task[None]]) -> list[int]:
+def done(waiting: list[asyncio.Future[Any]]) -> list[int]:
     return [at for at, task in enumerate(waiting) if task.done()]
 
 
