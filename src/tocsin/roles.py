@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ from tocsin.flow.ending import Ender
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
-from tocsin.flow.load import Loader
+from tocsin.flow.load import Loader, quiet_until
 from tocsin.flow.look import Reader
 from tocsin.flow.park import Parker, Unparker
 from tocsin.flow.queues import QueueBook
@@ -70,6 +71,7 @@ DEV_TENANT = "dev"
 DEV_SCOPES = ("admin", "read", "write", "work:*", "operator")
 EXECUTOR_TOKEN_ID = "embedded-executor"
 DAY_MS = 86_400_000
+SWITCH_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,9 @@ async def _compose(
         rechecker,
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
     ]
-    conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
+    conductor = (
+        Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
+    )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
@@ -318,6 +322,9 @@ def serve(
     telemetry.set_up_logs(settings.log_format, settings.log_level)
     # Batches make many short-lived objects and no cycles: let the collector look less often, and not at what a start made.
     gc.set_threshold(100_000, 50, 100)
+    # The writer's thread asks for Python's global lock after every statement; at the default of 5 ms a busy event loop would
+    # keep it waiting for longer than the statements take.
+    sys.setswitchinterval(SWITCH_S)
     main = (
         _serve_executor(settings, on_ready)
         if settings.roles == {"executor"}

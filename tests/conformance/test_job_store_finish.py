@@ -194,6 +194,19 @@ async def test_a_change_from_a_state_that_has_passed_is_refused(yard: Yard, diff
     assert all(timer.version != 9 for timer in await yard.timers(FIRE) if timer.job is not None)
 
 
+async def test_a_heartbeat_that_came_first_is_not_undone(yard: Yard) -> None:
+    beaten, silent = await yard.running(2)
+    before = [await yard.state(job.job_id) for job in (beaten, silent)]
+    await yard.jobs.heartbeat([Beat(job_id=beaten.job_id, attempt=1, progress=b"7")])
+    changes = [
+        Change(before=job, after=replace(job, status=Status.RETRYING, version=2, lease_until=None), timer=True)
+        for job in before
+    ]
+    assert await yard.jobs.change(changes) == [False, True]
+    job = await yard.state(beaten.job_id)
+    assert (job.status, job.beaten_at, job.progress) == (Status.RUNNING, yard.now, b"7")
+
+
 async def test_of_many_changes_at_once_one_is_first(yard: Yard) -> None:
     (made,) = await yard.made(1, 60_000)
     before = await yard.state(made.job_id)

@@ -70,7 +70,7 @@ class Yard:
             line=line,
             priority=priority,
             fire_at=at,
-            timeout_ms=round(timeout_s * 1000),
+            timeout_ms=asked.timeout_ms,
             queued=queued,
             definition=encode_definition(asked),
             expires_at=None if expires_in_ms is None else self.now + expires_in_ms,

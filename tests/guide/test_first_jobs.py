@@ -60,7 +60,9 @@ async def test_many_jobs_in_one_request(server, client, worker_of):
     async def send(payload):
         sent.append(payload)
 
-    results = await client.jobs.create_batch([{"queue": "billing", "handler": "send", "payload": n} for n in range(500)])
+    results = await client.jobs.create_batch(
+        [{"queue": "billing", "handler": "send", "payload": n} for n in range(500)]
+    )
     assert all(result.job_id for result in results)
     async with server.running(worker_of(send=send)):
         await server.advance()

@@ -26,6 +26,7 @@ from tocsin.flow.quotas import Limits, Quotas, over
 from tocsin.flow.tally import Tally
 from tocsin.model.ids import keyed_id, new_ids
 from tocsin.model.job import (
+    HTTP,
     PRIORITY,
     Definition,
     JobState,
@@ -34,7 +35,6 @@ from tocsin.model.job import (
     Retrying,
     Status,
     encode_definition,
-    handler_of,
 )
 from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
@@ -251,15 +251,15 @@ def invalid(pointer: str, detail: str) -> Refused:
 
 
 def line_of(tenant: str, queue: str, timing: wire.Timing, target: wire.Target) -> Line:
-    """The line that a job with these settings waits in."""
-    lane = Lane.FLEXIBLE if timing.class_ == "flexible" else Lane.PRECISE
-    hold = _hold_of(target.url) if isinstance(target, wire.HttpTarget) else ""
-    return _line(tenant, queue, lane, handler_of(target), hold)
+    """The line that a job with these settings waits in; one object shared by all its members."""
+    lane = Lane.PRECISE if timing.class_ == "precise" else Lane.FLEXIBLE
+    if isinstance(target, wire.TaskTarget):
+        return _line(tenant, queue, lane, target.handler, "")
+    return _line(tenant, queue, lane, HTTP, _hold_of(target.url))
 
 
 @lru_cache(maxsize=65_536)
 def _line(tenant: str, queue: str, lane: Lane, handler: str, hold: str) -> Line:
-    # One object per line, shared by all its members: a million of them must not carry a million copies.
     return Line(tenant, queue, lane, handler, hold)
 
 
@@ -270,6 +270,8 @@ def _hold_of(url: str) -> str:
 
 
 def _spread(job_id: str, timing: wire.Timing, window_s: float) -> int:
+    if timing.window_s is None and not window_s:
+        return 0
     own = 0 if timing.window_s is None else spread_ms(job_id, round(timing.window_s * 1000))
     return own + (round(window_s * 1000 * spread_share(job_id)) if window_s else 0)
 

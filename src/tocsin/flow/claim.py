@@ -15,13 +15,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import Raw
+
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, rfc3339
 from tocsin.errors import ServerUnavailable
 from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
 from tocsin.flow.tally import Tally
-from tocsin.flow.tokens import Lease, LeaseTokens
-from tocsin.model.job import Line, Status, idempotency_key
+from tocsin.flow.tokens import LeaseTokens
+from tocsin.model.job import NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
 from tocsin.store.port import Claimed, JobStore, SettingsStore
@@ -59,8 +61,7 @@ class Claimer:
             now_ms=self._clock.now_ms(),
         )
         lease_ms = await self._lease_ms(tenant, queue, request)
-        claimed = await self._wait(wish, request, lease_ms)
-        return [self._shown(job) for job in claimed]
+        return self._shown(await self._wait(wish, request, lease_ms))
 
     async def claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:
         """Up to `request.max` callbacks of all tenants, in fair order, with their signatures."""
@@ -76,7 +77,10 @@ class Claimer:
         claimed = await self._wait(wish, request, lease_ms)
         secrets = {tenant: await self._signing.active(tenant) for tenant in {job.line.tenant for job in claimed}}
         now_s = self._clock.now_ms() // 1000
-        return [self._shown_callback(job, secrets[job.line.tenant], now_s) for job in claimed]
+        return [
+            _callback(job, plain, secrets[job.line.tenant], now_s)
+            for job, plain in zip(claimed, self._shown(claimed), strict=True)
+        ]
 
     async def _wait(self, wish: Pop, request: wire.ClaimRequest, lease_ms: int) -> list[Claimed]:
         until = self._clock.elapsed_s() + request.wait_s
@@ -133,42 +137,48 @@ class Claimer:
         name = self._entropy.bytes(12).hex() if request.request_id is None else f"={request.request_id}"
         return f"{scope}/{request.worker}/{name}"
 
-    def _shown(self, job: Claimed) -> wire.ClaimedJob:
-        made = job.definition
-        line = job.line
-        return wire.ClaimedJob(
-            job_id=job.job_id,
-            attempt=job.attempt,
-            tries=job.tries,
-            max_attempts=made.retry.max_attempts,
-            lease_token=self._tokens.make(Lease(line.tenant, line.queue, job.job_id, job.attempt)),
-            lease_until=rfc3339(job.lease_until),
-            lease_s=job.lease_ms / 1000,
-            idempotency_key=idempotency_key(job.job_id, made.key_at),
-            handler=line.handler or None,
-            payload=made.payload,
-            timeout_s=made.target.timeout_s,
-            run_at=rfc3339(made.run_at),
-            fire_at=rfc3339(job.fire_at),
-            queue=line.queue,
-            name=made.name,
-            tags=made.tags,
-            schedule_id=made.schedule_id,
-            progress=wire.raw(job.progress),
-            traceparent=made.traceparent,
-        )
+    def _shown(self, claimed: Sequence[Claimed]) -> list[wire.ClaimedJob]:
+        shown = []
+        make = self._tokens.make
+        for job in claimed:
+            made, line, job_id = job.definition, job.line, job.job_id
+            shown.append(
+                wire.ClaimedJob(
+                    job_id=job_id,
+                    attempt=job.attempt,
+                    tries=job.tries,
+                    max_attempts=made.retry.max_attempts,
+                    lease_token=make(job_id, job.attempt, line.tenant, line.queue),
+                    lease_until=rfc3339(job.lease_until),
+                    lease_s=job.lease_ms / 1000,
+                    idempotency_key=idempotency_key(job_id, made.key_at),
+                    handler=line.handler or None,
+                    payload=made.payload,
+                    timeout_s=made.target.timeout_s,
+                    run_at=rfc3339(made.run_at),
+                    fire_at=rfc3339(job.fire_at),
+                    queue=line.queue,
+                    name=made.name,
+                    tags=made.tags,
+                    schedule_id=made.schedule_id,
+                    progress=NULL if job.progress is None else Raw(job.progress),
+                    traceparent=made.traceparent,
+                )
+            )
+        return shown
 
-    def _shown_callback(self, job: Claimed, secrets: Sequence[str], now_s: int) -> wire.ExecutorJob:
-        target = job.definition.target
-        assert isinstance(target, wire.HttpTarget), "only callbacks stand in lines without a handler"
-        plain = self._shown(job)
-        body = body_of(target.method, bytes(job.definition.payload))
-        return wire.ExecutorJob(
-            **{name: getattr(plain, name) for name in plain.__struct_fields__},
-            tenant=job.line.tenant,
-            target=target,
-            signature_headers=signature_headers(secrets, plain.idempotency_key, now_s, body),
-        )
+
+def _callback(job: Claimed, plain: wire.ClaimedJob, secrets: Sequence[str], now_s: int) -> wire.ExecutorJob:
+    """A callback: what a worker is told, whose it is, where it goes and how it is signed."""
+    target = job.definition.target
+    assert isinstance(target, wire.HttpTarget), "only callbacks stand in lines without a handler"
+    body = body_of(target.method, bytes(job.definition.payload))
+    return wire.ExecutorJob(
+        **{name: getattr(plain, name) for name in plain.__struct_fields__},
+        tenant=job.line.tenant,
+        target=target,
+        signature_headers=signature_headers(secrets, plain.idempotency_key, now_s, body),
+    )
 
 
 class SigningKeys:

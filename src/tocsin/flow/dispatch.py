@@ -9,7 +9,6 @@ Two dispatchers that hold the same member are harmless: one write wins, both pus
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from tocsin import telemetry
@@ -43,6 +42,7 @@ class Dispatcher:
     """Fires what is due in the partitions that this node owns."""
 
     name = "dispatch"
+    rhythmic = False
 
     def __init__(
         self,
@@ -81,24 +81,20 @@ class Dispatcher:
 
     def _count(self, dues: list[Due], answers: list[Fired]) -> None:
         now = self._clock.now_ms()
-        lines: Counter[tuple[Line, Fired]] = Counter()
-        late: dict[str, list[float]] = {"precise": [], "flexible": []}
+        groups: dict[tuple[Line, Fired], list[int]] = {}
         for due, fired in zip(dues, answers, strict=True):
-            lines[due.line, fired] += 1
-            if fired is Fired.WON:
-                late[LANE_NAME[due.line.lane]].append((now - due.due_at) / 1000)
-        for lane, values in late.items():
-            telemetry.FIRE_LATENESS.observe(lane, values)
-        for (line, fired), count in lines.items():
+            groups.setdefault((due.line, fired), []).append(due.due_at)
+        for (line, fired), due_at in groups.items():
             match fired:
                 case Fired.WON:
-                    telemetry.FIRED.inc(count)
+                    telemetry.FIRED.inc(len(due_at))
+                    telemetry.FIRE_LATENESS.observe(LANE_NAME[line.lane], [(now - at) / 1000 for at in due_at])
                     # A first fire leaves SCHEDULED, a retry RETRYING; which one is not known here without a read.
-                    self._tally.fired(line, count)
+                    self._tally.fired(line, len(due_at))
                 case Fired.EXPIRED:
-                    telemetry.SKIPPED.inc(count)
-                    self._tally.moved(line, Status.SCHEDULED, Status.SKIPPED, count)
+                    telemetry.SKIPPED.inc(len(due_at))
+                    self._tally.moved(line, Status.SCHEDULED, Status.SKIPPED, len(due_at))
                 case Fired.VOID:
-                    telemetry.VOIDED.inc(count)
+                    telemetry.VOIDED.inc(len(due_at))
                 case Fired.ALREADY:
                     pass

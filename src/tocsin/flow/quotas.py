@@ -72,17 +72,17 @@ class Quotas:
 
     def place(self, tenant: str, limits: Limits, fire_at: int, lane: Lane) -> str | None:
         """Count a job into its minute and second; the name of the quota that refuses it, or None."""
+        minutes, seconds = self._minutes[tenant], self._seconds[tenant]
+        minute, second = fire_at // 60_000, fire_at // 1000
         if self._tally.waiting(tenant) >= limits.waiting_jobs:
             return "waiting_jobs"
-        minutes = self._minutes[tenant]
-        if minutes[fire_at // 60_000] >= limits.jobs_per_minute_bucket:
+        if minutes[minute] >= limits.jobs_per_minute_bucket:
             return "jobs_per_minute_bucket"
         if lane is Lane.PRECISE:
-            seconds = self._seconds[tenant]
-            if seconds[fire_at // 1000] >= limits.precise_per_s:
+            if seconds[second] >= limits.precise_per_s:
                 return "precise_per_s"
-            seconds[fire_at // 1000] += 1
-        minutes[fire_at // 60_000] += 1
+            seconds[second] += 1
+        minutes[minute] += 1
         return None
 
     def forget_past(self) -> None:

@@ -158,7 +158,7 @@ def handler_of(target: Target) -> str:
 
 def idempotency_key(job_id: str, key_at_ms: int) -> str:
     """The key that every attempt of a run carries: the job and its first fire time in whole seconds."""
-    return f"{job_id}@{rfc3339(key_at_ms // 1000 * 1000)}"
+    return f"{job_id}@{rfc3339(key_at_ms - key_at_ms % 1000)}"
 
 
 def ready_score(due_ms: int, priority: int) -> int:

@@ -164,8 +164,8 @@ class Change:
     Written in this order: the new timer (if `timer`), the attempt record, the job. `before` is the state that the decision was
     based on; the write happens only where status, version, attempt and lease (`lease_until`, `beaten_at`) are still those: a
     heartbeat that was accepted meanwhile is neither undone nor followed by the loss of its attempt. `after` is the whole new
-    state. The job moves to `finished` where `after.status` is SUCCEEDED, CANCELLED or SKIPPED, or DEAD with `gone`; a DEAD job otherwise
-    stays with its `finished_at`. A timer is written at `after.due_at` and `after.version`.
+    state. The job moves to `finished` where `after.status` is SUCCEEDED, CANCELLED or SKIPPED, or DEAD with `gone`; a DEAD job
+    otherwise stays with its `finished_at`. A timer is written at `after.due_at` and `after.version`.
     """
 
     before: JobState

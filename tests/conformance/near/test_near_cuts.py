@@ -171,6 +171,27 @@ async def test_a_set_that_was_trimmed_while_the_loader_read_keeps_its_cut(make: 
     assert sorted(ids(fired)) == sorted(ids(dues[80:] + flood))
 
 
+async def test_what_came_while_the_loader_read_and_was_trimmed_again_is_read_later(make: Make) -> None:
+    world = await make(partitions=1, due_limit=100)
+    dues = [world.due(at * 10) for at in range(130)]
+    bucket = Bucket(dues)
+    await world.near.offer(dues)
+    world.clock.advance(2)
+    bucket.fire(await world.take_and_drop(80))
+    (cut,) = await world.near.cuts(world.all)
+    page, next_key = bucket.page(cut, 20)
+    assert next_key is not None
+    written = [world.due(page[10].due_at + 1 - world.now) for _ in range(150)]
+    bucket.waiting.update({due.job_id: due for due in written})
+    await world.near.offer(written)
+    await world.near.move_cut(cut, next_key[3], next_key)
+    await world.near.offer(page)
+    for _ in range(100):
+        bucket.fire([due for due in await world.take_and_drop(40) if due.job_id in bucket.waiting])
+        await read_on(world, bucket, 20)
+    assert not bucket.waiting
+
+
 async def test_one_tenants_cut_and_one_lanes_cut_concern_nobody_else(make: Make) -> None:
     world = await make(partitions=1, due_limit=100)
     await world.near.offer([world.due(at) for at in range(200)])

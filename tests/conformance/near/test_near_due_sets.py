@@ -71,6 +71,16 @@ async def test_dropping_an_older_version_leaves_the_newer_one(world: World) -> N
     assert await world.take() == [new]
 
 
+async def test_dropping_an_older_version_twice_leaves_the_newer_one(world: World) -> None:
+    old = world.due(0)
+    new = world.due(0, job_id=old.job_id, version=2)
+    await world.near.offer([old])
+    taken = await world.take_and_drop()
+    await world.near.offer([new])
+    await world.near.drop(taken)
+    assert await world.take() == [new]
+
+
 async def test_restored_members_are_due_again_and_dropped_ones_are_not(world: World) -> None:
     kept, gone = world.due(), world.due()
     await world.near.offer([kept, gone])
@@ -170,6 +180,24 @@ async def test_a_tenants_earliest_members_come_first_whatever_their_partition(wo
     assert taken == dues
 
 
+async def test_members_that_come_late_take_their_place_among_the_others(world: World) -> None:
+    dues = [world.due(at) for at in range(100)]
+    await world.near.offer(dues[::2])
+    world.clock.advance(1)
+    taken = await world.take_and_drop(1)
+    late = dues[1::2]
+    for at in range(0, 50, 5):
+        await world.near.offer(late[at : at + 5][::-1])
+        taken += await world.take_and_drop(3)
+    taken += await world.take_and_drop()
+    assert sorted(taken) == dues
+    await world.near.offer(dues[::2])
+    assert await world.take_and_drop(1) == dues[:1]
+    await world.near.offer(late)
+    assert await world.take_and_drop(7) == dues[1:8]
+    assert await world.take_and_drop() == dues[8:]
+
+
 async def test_one_tenants_burst_does_not_delay_anothers_single_member(world: World) -> None:
     await world.near.offer(world.dues(100_000, tenant="a"))
     await world.near.offer([one := world.due(1, tenant="b")])
@@ -252,6 +280,19 @@ async def test_a_new_earliest_member_ends_the_wait_and_a_later_one_does_not(worl
     await turns()
     assert not waiting.done()
     await world.near.offer([world.due(5_000)])
+    await turns()
+    assert waiting.done()
+
+
+async def test_a_member_that_is_due_now_ends_the_wait_also_for_a_tenant_that_was_just_served(world: World) -> None:
+    dues = world.dues(100)
+    later = world.due(30_000)
+    await world.near.offer([*dues, later])
+    assert len(await world.take_and_drop(100)) == 100
+    await world.near.wait_due(0)
+    waiting = asyncio.ensure_future(world.near.wait_due(0.5))
+    await turns()
+    await world.near.offer([world.due(1_000)])
     await turns()
     assert waiting.done()
 

@@ -108,6 +108,20 @@ async def test_a_job_removed_while_in_hand_does_not_return(world: World) -> None
     assert await world.claim() == [dues[1].job_id]
 
 
+async def test_a_request_gives_back_only_what_is_still_in_its_own_hand(world: World) -> None:
+    await world.open()
+    await world.near.push([due := world.due()])
+    first, second = world.wish(), world.wish()
+    await world.pop(first)
+    await world.near.remove([due.job_id])
+    await world.near.push([again := world.due(job_id=due.job_id, version=2)])
+    assert (await world.pop(second)).dues == [again]
+    await world.near.unpop(first.request_id)
+    assert await world.claim() == []
+    await world.near.unpop(second.request_id)
+    assert await world.claim() == [due.job_id]
+
+
 async def test_suspect_jobs_that_return_are_still_handed_out_alone(world: World) -> None:
     await world.open()
     await world.near.push([suspect := world.due(-5, suspect=True), other := world.due()])

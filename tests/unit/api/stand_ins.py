@@ -110,7 +110,7 @@ class StandInDesk:
 
     def lease(self, tenant: str = "shop", queue: str = "mail", attempt: int = 1) -> str:
         (job_id,) = new_ids(1, NOW_MS, self.entropy)
-        return self.lease_tokens.make(Lease(tenant, queue, job_id, attempt))
+        return self.lease_tokens.make(job_id, attempt, tenant, queue)
 
     def add_job(self, tenant: str = "shop", **changes: Any) -> str:
         (job_id,) = new_ids(1, NOW_MS, self.entropy)

@@ -38,7 +38,7 @@ class DueSetsMachine(RuleBasedStateMachine):
         offers=st.lists(
             st.tuples(
                 jobs,
-                st.integers(-2_000, 2_000),
+                st.integers(-2_000, 2_000) | st.integers(0, 20),
                 st.integers(1, 3),
                 st.sampled_from("ab"),
                 st.integers(0, 1),

@@ -28,6 +28,7 @@ from tocsin.store.port import (
     TenantRow,
     TokenRow,
 )
+from tocsin.store.sqlite.recent import Recent
 from tocsin.wire import Status
 
 MOST = 2**63 - 1
@@ -35,7 +36,9 @@ RUBBISH = ["", "{", "null", "\x1e", 'a\x1e{"b":1}', '{"target":{"type":"fax"}}',
 
 
 @pytest.fixture
-async def yard(opener: Opener, clock: ManualClock) -> Yard:
+async def yard(opener: Opener, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Yard:
+    """A store that remembers no definitions: what the tests change in the file is what it sees."""
+    monkeypatch.setattr(Recent, "add", lambda *_: None)
     return Yard(await opener(), clock)
 
 

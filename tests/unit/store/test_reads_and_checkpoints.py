@@ -127,7 +127,7 @@ def test_the_wal_is_started_anew_when_it_has_grown(migrated: Path) -> None:
         write(conn, 10)
         checkpoints._passive(beside)
         write(conn, 1)
-        checkpoints.between(conn)
+        checkpoints.between(conn, 1)
         lengths.append(checkpoints.wal_bytes())
     assert checkpoints.finished >= 3
     assert max(lengths) < 4_000_000
@@ -146,11 +146,11 @@ def test_a_reader_in_the_way_only_delays_it(migrated: Path) -> None:
     write(conn, 5)
     beside = sqlite3.connect(migrated, isolation_level=None)
     checkpoints._passive(beside)
-    checkpoints.between(conn)
+    checkpoints.between(conn, 1)
     assert checkpoints.finished == 0
     reader.rollback()
     checkpoints._passive(beside)
-    checkpoints.between(conn)
+    checkpoints.between(conn, 1)
     assert checkpoints.finished == 1
     for one in (reader, beside, conn):
         one.close()

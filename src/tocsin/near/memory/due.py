@@ -222,16 +222,16 @@ class DueSets:
             asked = most - len(taken)
             if len(ring) > 1:
                 asked = min(allowed, asked)
-            got = chosen.take(now_ms, asked, held, self._hand)
-            dry = len(got) < asked
             if others:
-                mine = [due for due in got if partition_of(due[1], self._partitions) not in others]
-                if len(mine) < len(got):
-                    theirs = [due for due in got if partition_of(due[1], self._partitions) in others]
-                    for due in theirs:
-                        del self._hand[due[1]]
-                    passed += theirs
-                    got = mine
+                hand: dict[str, Due] = {}
+                both = chosen.take(now_ms, asked, held, hand)
+                dry = len(both) < asked
+                passed += [due for due in both if partition_of(due[1], self._partitions) in others]
+                got = [due for due in both if partition_of(due[1], self._partitions) not in others]
+                self._hand.update({due[1]: due for due in got})
+            else:
+                got = chosen.take(now_ms, asked, held, self._hand)
+                dry = len(got) < asked
             taken += got
             ring.done(tenant, min(len(got), allowed), dry=dry)
             if dry:

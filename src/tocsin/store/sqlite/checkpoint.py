@@ -20,7 +20,8 @@ from tocsin.store.sqlite.connection import BUSY_MS, open_checkpointer
 log = logging.getLogger("tocsin.store")
 
 EVERY_S = 1.0
-FULL_BYTES = 16 * 1024 * 1024  # past this a PASSIVE is asked for at once, and then the rest is finished
+EVERY_ROWS = 50_000  # sooner under load
+FULL_BYTES = 16 * 1024 * 1024  # past this the writer finishes what a PASSIVE has left over
 
 
 class Checkpointer:
@@ -31,6 +32,7 @@ class Checkpointer:
         self._wal = f"{path}-wal"
         self._wanted = threading.Event()
         self._copied = False
+        self._rows = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._live, name="tocsin-store-checkpoint", daemon=True)
         self.finished = 0
@@ -52,8 +54,12 @@ class Checkpointer:
         except FileNotFoundError:
             return 0
 
-    def between(self, conn: Connection) -> None:
-        """The writer's part, between two groups: finish what a PASSIVE has left over, if the WAL is long."""
+    def between(self, conn: Connection, rows: int) -> None:
+        """The writer's part, after a group of `rows`: finish what a PASSIVE has left over, if the WAL is long."""
+        self._rows += rows
+        if self._rows >= EVERY_ROWS:
+            self._rows = 0
+            self._wanted.set()
         if self._copied:
             self._copied = False
             conn.execute("PRAGMA busy_timeout = 0")

@@ -23,6 +23,7 @@ from tocsin.store.sqlite.work import Work, in_rounds, json_text
 _QUICK = block("jobs", "claim_quick")
 _THESE = block("jobs", "claim_these")
 _CLAIMED = block("jobs", "claimed")
+_DEFINITIONS = block("jobs", "definitions")
 
 
 class Wanted(NamedTuple):
@@ -31,11 +32,13 @@ class Wanted(NamedTuple):
     job_id: str
     worker: str
     lease_ms: int
+    recent: str | None = None  # its definition, if that was written a moment ago
 
 
 class Head(Struct, array_like=True, frozen=True, gc=False):
     """The numbers of a claimed job, as `jobs.claimed` gives them."""
 
+    version: int
     attempt: int
     tries: int
     due_at: int
@@ -47,7 +50,7 @@ class Head(Struct, array_like=True, frozen=True, gc=False):
 
 
 # A claimed job as it was read: its numbers, its definition's text, and the lines of its batch by number.
-Taken = tuple[Head, str, dict[int, Line]]
+Taken = tuple[Head, str | None, dict[int, Line]]
 
 _HEADS = msgspec.json.Decoder(list[Head])
 
@@ -55,7 +58,7 @@ _HEADS = msgspec.json.Decoder(list[Head])
 def claim(work: Work, wanted: Sequence[Wanted]) -> list[Taken | None]:
     """QUEUED -> RUNNING; None: not waiting any more, or expired."""
     if _take(work, wanted, _QUICK) == len(wanted):
-        taken = _read(work, [one.job_id for one in wanted])
+        taken = _read(work, wanted)
         if len(taken) == len(wanted):
             return list(taken)
     work.undo()
@@ -64,7 +67,7 @@ def claim(work: Work, wanted: Sequence[Wanted]) -> list[Taken | None]:
 
 def _take(work: Work, wanted: Sequence[Wanted], sql: str) -> int:
     groups: dict[tuple[str, int], list[str]] = {}
-    for job_id, worker, lease_ms in wanted:
+    for job_id, worker, lease_ms, _ in wanted:
         groups.setdefault((worker, lease_ms), []).append(job_id)
     return sum(
         work.write(sql, work.now, json_text(ids), worker, lease_ms) for (worker, lease_ms), ids in groups.items()
@@ -80,20 +83,26 @@ def _careful(work: Work, wanted: Sequence[Wanted]) -> list[Taken | None]:
     if not mine:
         return [None] * len(wanted)
     _take(work, mine, _THESE)
-    ids = [one.job_id for one in mine]
-    taken = _read(work, ids)
-    if len(taken) != len(ids):  # a definition that is no JSON: one job at a time, so that only its own claim fails
-        taken = [one for job_id in ids for one in _read(work, [job_id])]
-    got = dict(zip(ids, taken, strict=True))
+    taken = _read(work, mine)
+    if len(taken) != len(mine):  # a definition that is no JSON: one job at a time, so that only its own claim fails
+        taken = [got for one in mine for got in _read(work, [one])]
+    got = dict(zip((one.job_id for one in mine), taken, strict=True))
     return [got.get(one.job_id) for one in wanted]
 
 
-def _read(work: Work, ids: Sequence[str]) -> list[Taken]:
-    """What the claimed jobs are, in the order of `ids`; none when their texts cannot be told apart."""
-    numbers, joined = work.row(_CLAIMED, json_text(ids), SEPARATOR)
-    heads = _HEADS.decode(numbers)
-    docs = joined.split(SEPARATOR) if len(heads) > 1 else [joined or ""]
-    if len(docs) != len(heads):
+def _read(work: Work, wanted: Sequence[Wanted]) -> list[Taken]:
+    """What the claimed jobs are, in their order; none when their definitions cannot be told apart."""
+    heads = _HEADS.decode(work.row(_CLAIMED, json_text([one.job_id for one in wanted]))[0])
+    if len(heads) != len(wanted):
         return []
+    docs = [one.recent if head.version == 1 else None for one, head in zip(wanted, heads, strict=True)]
+    missing = [at for at, doc in enumerate(docs) if doc is None]
+    if missing:
+        joined = work.row(_DEFINITIONS, json_text([wanted[at].job_id for at in missing]), SEPARATOR)[0] or ""
+        found = joined.split(SEPARATOR) if len(missing) > 1 else [joined]
+        if len(found) != len(missing):
+            return []
+        for at, doc in zip(missing, found, strict=True):
+            docs[at] = doc
     lines = {line_id: work.lines.line(line_id) for line_id in {head.line_id for head in heads}}
     return list(zip(heads, docs, repeat(lines)))

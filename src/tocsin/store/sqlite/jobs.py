@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.clock import Clock
 from tocsin.model.job import JobState, Line, decode_definition
 from tocsin.store import port
 from tocsin.store.port import Beaten, Claimed, Created, Due, Fired, Made, NotYours
@@ -17,6 +18,7 @@ from tocsin.store.sqlite.finish import change, succeed
 from tocsin.store.sqlite.fire import fire
 from tocsin.store.sqlite.parking import park, unpark
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.recent import SOON_MS, Recent
 from tocsin.store.sqlite.requests import Kind
 from tocsin.store.sqlite.settings import SETTING
 from tocsin.store.sqlite.work import Work
@@ -41,8 +43,9 @@ KINDS = (BEAT, SUCCEED, CHANGE, SETTING, FIRE, PARK, UNPARK, CLAIM, CREATE, WATC
 class SqliteJobs:
     """Jobs, timers, attempts, finished jobs and idempotency records of one file."""
 
-    def __init__(self, writer: Writer, readers: Readers, partitions: int) -> None:
-        self._writer, self._readers = writer, readers
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock, partitions: int) -> None:
+        self._writer, self._readers, self._clock = writer, readers, clock
+        self._recent = Recent()
         self._upkeep = upkeep.Upkeep(writer)
         self.partitions = partitions
 
@@ -57,20 +60,26 @@ class SqliteJobs:
         return self._writer.refused_items
 
     async def create(self, jobs: Sequence[port.NewJob]) -> list[Created]:
-        return await self._writer.submit(CREATE, jobs)
+        answers = await self._writer.submit(CREATE, jobs)
+        soon, add = self._clock.now_ms() + SOON_MS, self._recent.add
+        for job, answer in zip(jobs, answers, strict=True):
+            if answer.made is Made.CREATED and answer.job_id == job.job_id and job.fire_at <= soon:
+                add(job.job_id, job.definition)
+        return answers
 
     async def fire(self, dues: Sequence[Due]) -> list[Fired]:
         return await self._writer.submit(FIRE, dues)
 
     async def claim(self, job_ids: Sequence[str], worker: str, lease_ms: int) -> list[Claimed | None]:
-        wanted = [Wanted(job_id, worker, lease_ms) for job_id in job_ids]
+        recent = self._recent.take
+        wanted = [Wanted(job_id, worker, lease_ms, recent(job_id)) for job_id in job_ids]
         taken = await self._writer.submit(CLAIM, wanted)
         return [None if one is None else self._claimed(job_id, one) for job_id, one in zip(job_ids, taken, strict=True)]
 
     def _claimed(self, job_id: str, taken: Taken) -> Claimed | None:
         head, doc, lines = taken
         try:
-            definition = decode_definition(doc)
+            definition = decode_definition(doc or "")
         except msgspec.DecodeError as exc:
             self._readers.unreadable.note(job_id, exc)
             return None
@@ -98,6 +107,8 @@ class SqliteJobs:
         return await self._writer.submit(SUCCEED, reports)
 
     async def change(self, changes: Sequence[port.Change]) -> list[bool]:
+        for one in changes:
+            self._recent.take(one.before.job_id)
         return await self._writer.submit(CHANGE, changes)
 
     async def end_moves(self, job_ids: Sequence[str]) -> None:

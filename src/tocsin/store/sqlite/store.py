@@ -34,9 +34,11 @@ PING: Kind[None, None] = Kind("ping", 0, _ping, RAISES, None)
 class SqliteStore:
     """`Store` in one SQLite file. Made by `open_store`."""
 
-    def __init__(self, writer: Writer, readers: Readers, checkpoints: Checkpointer, partitions: int) -> None:
+    def __init__(
+        self, writer: Writer, readers: Readers, checkpoints: Checkpointer, clock: Clock, partitions: int
+    ) -> None:
         self._writer, self._readers, self._checkpoints = writer, readers, checkpoints
-        self.jobs = SqliteJobs(writer, readers, partitions)
+        self.jobs = SqliteJobs(writer, readers, clock, partitions)
         self.settings = SqliteSettings(writer, readers)
         self._closed = False
 
@@ -77,4 +79,4 @@ async def open_store(
     readers = Readers(place, clock)
     writer.start()
     checkpoints.start()
-    return SqliteStore(writer, readers, checkpoints, partitions)
+    return SqliteStore(writer, readers, checkpoints, clock, partitions)

@@ -55,7 +55,7 @@ class Writer:
         clock: Clock,
         kinds: Sequence[Kind[Any, Any]],
         on_step: OnStep | None = None,
-        between: Callable[[sqlite3.Connection], None] | None = None,
+        between: Callable[[sqlite3.Connection, int], None] | None = None,
     ) -> None:
         self._work, self._clock, self._between = work, clock, between
         self._on_step = on_step
@@ -113,9 +113,9 @@ class Writer:
     def _live(self) -> None:
         try:
             while self._wait():
-                self._group()
+                rows = self._group()
                 if self._between is not None:
-                    self._between(self._work.conn)
+                    self._between(self._work.conn, rows)
         except Crash:
             self._die(StoreUnavailable("the store's writer has crashed; restart the server"))
         except BaseException:
@@ -141,13 +141,14 @@ class Writer:
             request.error = error
         self._deliver(waiting)
 
-    def _group(self) -> None:
-        """Write one group and answer it."""
+    def _group(self) -> int:
+        """Write one group and answer it; how many rows it had."""
         batches = self._open = []
+        rows = 0
         error: TocsinError | None = None
         try:
             self._begin()
-            started, rows = self._clock.elapsed_s(), 0
+            started = self._clock.elapsed_s()
             with self._lock:
                 last = self._number
             while rows < GROUP_ROWS and (not batches or self._clock.elapsed_s() - started < GROUP_S):
@@ -173,6 +174,7 @@ class Writer:
         else:
             self._one_by_one(batches, error)
         self._open = []
+        return rows
 
     def _fail_one_group(self, error: TocsinError) -> None:
         """The transaction did not even begin: whatever would have been in it fails."""

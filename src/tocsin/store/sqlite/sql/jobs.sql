@@ -41,9 +41,15 @@ UPDATE jobs SET status = 3, attempt = attempt + 1, tries = tries + 1, started_at
 WHERE id IN (SELECT value FROM json_each(?2));
 
 -- name: claimed
--- ?1 IDs, ?2 record separator. What a claim answers, in the order of the IDs.
-SELECT json_group_array(json_array(j.attempt, j.tries, j.due_at, j.lease_until, j.lease_ms, j.fire_at, j.line_id, j.progress)),
-    group_concat(b.doc, ?2)
+-- ?1 IDs. What a claim answers, in the order of the IDs.
+SELECT json_group_array(json_array(
+    j.version, j.attempt, j.tries, j.due_at, j.lease_until, j.lease_ms, j.fire_at, j.line_id, j.progress))
+FROM json_each(?1) AS asked
+CROSS JOIN jobs AS j ON j.id = asked.value;
+
+-- name: definitions
+-- ?1 IDs, ?2 record separator; in the order of the IDs
+SELECT group_concat(b.doc, ?2)
 FROM json_each(?1) AS asked
 CROSS JOIN jobs AS j ON j.id = asked.value
 CROSS JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id;
