@@ -142,12 +142,12 @@ async def _compose(
     tally, gap = Tally(), Gap(clock, inf if virtual else GAP_S)
     queues = QueueBook(rows, near, tally, clock)
     quotas = Quotas(rows, tally, clock, Limits(**settings.quotas.as_dict()))
-    parker = Parker(jobs, near)
+    parker = Parker(jobs, near, tally)
     ender = Ender(jobs, near, tally, clock, entropy)
     tokens = LeaseTokens(await rows.secret("lease-tokens", entropy.bytes(32)))
     dispatcher = Dispatcher(jobs, near, leases, parker, tally, clock)
     loader = Loader(jobs, near, leases, clock)
-    unparker = Unparker(jobs, near, leases, clock)
+    unparker = Unparker(jobs, near, leases, parker, clock)
     rechecker = Rechecker(jobs, near, leases, parker, clock, round(settings.recheck_delay_s * 1000))
     stages: list[Stage] = [
         dispatcher,

@@ -16,7 +16,7 @@ async def post(client: tocsin.AsyncClient, key: str, body: str) -> Answer:
 
 
 def job(payload: str) -> str:
-    return '{"queue": "q", "target": {"type": "task", "handler": "h"}, "payload": %s}' % payload
+    return '{"queue": "q", "target": {"type": "task", "handler": "h"}, "payload": ' + payload + "}"
 
 
 async def stranger(server) -> tocsin.AsyncClient:

@@ -98,7 +98,8 @@ async def test_nothing_is_accepted_that_is_not_written(server, client):
                 await client.transport.request("POST", "/v1/jobs", body=body)
                 accepted.append(1)
             except tocsin.ServerUnavailable as error:
-                assert "503" in str(error)
+                if "503" not in str(error):
+                    raise
                 refused += 1
             if result is not None and result.job_id is not None:
                 accepted.append(1)

@@ -11,15 +11,15 @@ import pytest
 from tests.conformance.near.world import World, turns
 from tocsin.near.port import Pop, QueueGate
 
-Start = Callable[..., "asyncio.Task[None]"]
+Start = Callable[..., "asyncio.Future[bool]"]
 
 
 @pytest.fixture
 async def start(world: World) -> AsyncIterator[Start]:
     """Lets a claim wait; those still waiting at the end are cancelled."""
-    waiting: list[asyncio.Future[Any]] = []
+    waiting: list[asyncio.Future[bool]] = []
 
-    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Future[Any]:
+    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Future[bool]:
         waiting.append(asyncio.ensure_future(world.near.wait_ready(wish or world.wish(), timeout_s)))
         return waiting[-1]
 
@@ -153,7 +153,8 @@ async def test_a_cancelled_claim_takes_no_wake_up(world: World, start: Start) ->
 
 
 async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, start: Start) -> None:
-    waiting = [start(), start(world.executor_wish()), asyncio.ensure_future(world.near.wait_due(20))]
+    waiting: list[asyncio.Future[Any]] = [start(), start(world.executor_wish())]
+    waiting.append(asyncio.ensure_future(world.near.wait_due(20)))
     await turns()
     await world.near.close()
     await turns()
