@@ -20,7 +20,8 @@ async def test_the_answer_to_a_cancel_always_matches_what_happens(server, client
         try:
             answers[job_id] = (await client.jobs.cancel(job_id)).status
         except tocsin.Refused as refused:
-            assert refused.status == 409
+            if refused.status != 409:
+                raise
             answers[job_id] = "REFUSED"
 
     held: dict[str, str] = {}

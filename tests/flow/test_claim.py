@@ -1,5 +1,7 @@
 """Claim, row by row: out of the line into the request's hand, QUEUED -> RUNNING, out of the hand."""
 
+import asyncio
+
 import pytest
 
 from tocsin.errors import StoreUnavailable
@@ -62,6 +64,24 @@ async def test_a_repeated_request_gets_no_job_that_has_been_completed(any_world)
     (job,) = await any_world.claim(request_id="r")
     await any_world.complete(job.lease_token)
     assert await any_world.claim(request_id="r") == []
+
+
+async def test_a_repeated_request_is_answered_at_once_when_its_jobs_are_done(any_world):
+    """It is never given other jobs: waiting for them, it would look again and again without rest while there are some."""
+    await any_world.create()
+    (job,) = await any_world.claim(request_id="r")
+    await any_world.complete(job.lease_token)
+    await any_world.create()
+    async with asyncio.timeout(2):
+        assert await any_world.claim(request_id="r", wait_s=30) == []
+
+
+async def test_a_waiting_claim_is_answered_with_nothing_when_the_server_stops(any_world):
+    waiting = asyncio.create_task(any_world.claim(wait_s=30))
+    await asyncio.sleep(0)
+    await any_world.on.near.close()
+    async with asyncio.timeout(2):
+        assert await waiting == []
 
 
 async def test_a_request_id_belongs_to_its_worker(any_world):

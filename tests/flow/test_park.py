@@ -115,3 +115,19 @@ async def test_another_tenants_line_is_open_beside_a_full_one():
     world, _ = await pile()
     theirs = await world.create("bolt")
     assert [job.job_id for job in await world.claim(tenant="bolt")] == [theirs]
+
+
+async def test_what_has_expired_in_the_park_is_skipped_when_the_line_drains():
+    world = World(line_limit=4, partitions=2)
+    await world.start()
+    await world.pause()
+    first = [await world.create() for _ in range(4)]
+    late = [await world.create(expires_after_s=10) for _ in range(3)]
+    world.clock.advance(11)
+    await world.pause(False)
+    for job in await world.claim(4):
+        assert job.job_id in first
+    await world.settle()
+    assert {(await world.job(job_id)).status for job_id in late} == {Status.SKIPPED}
+    assert not any(world.disk.parked.values())
+    assert (await world.on.near.figures()).ready == 0

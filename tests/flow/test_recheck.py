@@ -193,3 +193,24 @@ async def test_a_paused_queues_pile_is_written_at_most_hourly_per_job(world):
         await world.jump(60)
     assert world.fault.passed.count("after timers put") <= 20
     assert world.fault.passed.count("after jobs put") == 0
+
+
+async def test_a_queued_job_that_nobody_claims_is_skipped_when_it_has_expired(any_world):
+    """A line without workers must not keep it for ever: not first claimed by then means SKIPPED, with a record."""
+    job_id = await any_world.create(expires_after_s=30)
+    await any_world.advance(125)
+    job = await any_world.job(job_id)
+    assert job.status is Status.SKIPPED
+    assert "expired" in (job.last_error or "")
+    figures = await any_world.on.queues.stats("acme", "q")
+    assert (figures.ready, figures.scheduled) == (0, 0)
+    assert (await any_world.on.near.figures()).ready == 0
+
+
+async def test_an_expired_job_that_was_claimed_before_is_pushed_on(any_world):
+    job_id = await any_world.create(expires_after_s=30)
+    job = await any_world.claim_one()
+    await any_world.complete(job.lease_token, "released", retry_after_s=0)
+    await any_world.settle()
+    await any_world.advance(400)
+    assert (await any_world.claim_one()).job_id == job_id

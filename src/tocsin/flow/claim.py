@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 
 from msgspec import Raw
 
@@ -31,6 +32,14 @@ from tocsin.store.port import Claimed, JobStore, SettingsStore
 
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
+
+
+class _Then(Enum):
+    """What a claim does whose look has given no jobs."""
+
+    WAIT = "wait until there may be some"
+    LOOK_AGAIN = "look again at once: others may be there"
+    ANSWER = "answer with nothing"
 
 
 class Claimer:
@@ -105,31 +114,36 @@ class Claimer:
         until = self._clock.elapsed_s() + request.wait_s
         while True:
             # Shielded: a client that hangs up must not leave a claim whose lease nobody watches.
-            got, look_again = await asyncio.shield(self._take(wish, request.worker, lease_ms))
-            if got:
+            got, then = await asyncio.shield(self._take(wish, request.worker, lease_ms))
+            if got or then is _Then.ANSWER:
                 return got
-            if look_again:
+            if then is _Then.LOOK_AGAIN:
                 continue
             left_s = until - self._clock.elapsed_s()
-            if left_s <= 0:
+            if left_s <= 0 or not await self._idle(wish, left_s):
                 return []
-            self.busy -= 1
-            try:
-                await self._near.wait_ready(wish, left_s)
-            finally:
-                self.busy += 1
             wish = replace(wish, now_ms=self._clock.now_ms())
 
-    async def _take(self, wish: Pop, worker: str, lease_ms: int) -> tuple[list[Claimed], bool]:
+    async def _idle(self, wish: Pop, left_s: float) -> bool:
+        """Wait for a reason to look again; False: there will be none. Who waits is not busy."""
+        self.busy -= 1
+        try:
+            return await self._near.wait_ready(wish, left_s)
+        finally:
+            self.busy += 1
+
+    async def _take(self, wish: Pop, worker: str, lease_ms: int) -> tuple[list[Claimed], _Then]:
         popped = await self._near.pop(wish)
         if popped.ask:
             for tenant, queue in popped.ask:
                 await self._queues.open_gate(tenant, queue)
-            return [], True
+            return [], _Then.LOOK_AGAIN
         if popped.repeated:
-            return [job for job in await self._store.reclaim(popped.attempts, worker) if job is not None], False
+            # Also where nothing of it is held any more: this request is never given other jobs, so it has none to wait for.
+            again = await self._store.reclaim(popped.attempts, worker)
+            return [job for job in again if job is not None], _Then.ANSWER
         if not popped.dues:
-            return [], False
+            return [], _Then.WAIT
         try:
             answers = await self._store.claim([due.job_id for due in popped.dues], worker, lease_ms)
         except ServerUnavailable:
@@ -139,7 +153,7 @@ class Claimer:
         await self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got])
         await self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got])
         self._count(got)
-        return got, not got
+        return got, _Then.LOOK_AGAIN
 
     def _count(self, got: Sequence[Claimed]) -> None:
         now = self._clock.now_ms()

@@ -4,6 +4,8 @@
 overtakes what is parked. `Unparker` brings them back by score once the line is under half full. A park row stands for the job's
 timer: a crash before the row is written leaves the fire timer, whose recheck pushes (and parks) again; one after the push and
 before the row goes leads to a second push of the same job, which changes nothing.
+
+What has waited past its expiry ends here and at the recheck, because a line that nobody claims from would keep it for ever.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from dataclasses import dataclass
 
 from tocsin import telemetry
 from tocsin.clock import Clock
+from tocsin.flow.tally import Tally
 from tocsin.lease.port import Leases
-from tocsin.model.job import Line
+from tocsin.model.job import Line, Status
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import Due, JobStore
+from tocsin.store.port import Due, Fired, JobStore
 
 BATCH = 1_000
 
@@ -26,8 +29,8 @@ BATCH = 1_000
 class Parker:
     """Pushes jobs into their lines, and parks what does not fit."""
 
-    def __init__(self, store: JobStore, near: NearTier) -> None:
-        self._store, self._near = store, near
+    def __init__(self, store: JobStore, near: NearTier, tally: Tally) -> None:
+        self._store, self._near, self._tally = store, near, tally
 
     async def push(self, dues: Sequence[Due]) -> list[Due]:
         """Push; what was parked instead is answered (its park row stands for its timer)."""
@@ -40,6 +43,18 @@ class Parker:
             for line in {due.line for due in refused}:
                 await self._near.set_parked(line, True)
         return refused
+
+    async def end_expired(self, dues: Sequence[Due]) -> list[Due]:
+        """Skip those QUEUED jobs that have expired (the fire write judges); answers those that still wait for a claim."""
+        if not dues:
+            return []
+        answers = await self._store.fire(dues)
+        for due, fired in zip(dues, answers, strict=True):
+            if fired is Fired.EXPIRED:
+                telemetry.SKIPPED.inc()
+                self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
+                await self._near.remove([due.job_id])
+        return [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +73,10 @@ class Unparker(Alarm):
 
     name = "unpark"
 
-    def __init__(self, store: JobStore, near: NearTier, leases: Leases, clock: Clock) -> None:
+    def __init__(self, store: JobStore, near: NearTier, leases: Leases, parker: Parker, clock: Clock) -> None:
         super().__init__(clock)
-        self._store, self._near, self._leases, self._clock = store, near, leases, clock
+        self._store, self._near, self._leases, self._parker = store, near, leases, parker
+        self._clock = clock
 
     async def mark(self, partition: int) -> None:
         """Tell the near tier which lines have parked jobs: at a start, and whenever it lost what it knew."""
@@ -85,7 +101,8 @@ class Unparker(Alarm):
             if await self._first(line):
                 await self._near.set_parked(line, True)
             return 0
-        refused = set(await self._near.push(first, unpark=True))
+        waiting = await self._parker.end_expired(first)
+        refused = set(await self._near.push(waiting, unpark=True))
         back = [due for due in first if due not in refused]
         await self._store.unpark(back)
         telemetry.UNPARKED.inc(len(back))

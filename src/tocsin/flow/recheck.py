@@ -1,9 +1,9 @@
 """Recheck: looks again at every timer whose minute has passed, a minute later. The safety net under all other stages.
 
 For each timer whose job is still at its version: waiting for its time -> offered again (it fires in its lane, never from here);
-QUEUED -> pushed again, or skipped where nobody has claimed it before it expired; held -> its lease is watched again; ended, but
-its move to `finished` was cut -> moved. All that are not finished get a watch timer further on, five minutes doubling to an
-hour; then exactly the timers that were read are deleted. A crash before the delete: read again.
+QUEUED -> pushed again, or skipped if it has expired; held -> its lease is watched again; ended, but its move to `finished` was
+cut -> moved. All that are not finished get a watch timer further on, five minutes doubling to an hour; then exactly the timers
+that were read are deleted. A crash before the delete: read again.
 
 What lies behind a tenant's cut is passed over, and the floor (the oldest bucket not rechecked) waits for it. Clocks step: at the
 first pass and every hour the recheck also looks below the floor and counts what it finds there.
@@ -23,19 +23,7 @@ from tocsin.model.job import FINISHED, HELD, PENDING, TERMINAL, JobState, Status
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import (
-    FAR,
-    FIRE,
-    FIRST_WATCH_MS,
-    WATCH,
-    Due,
-    Fired,
-    JobStore,
-    NewTimer,
-    TimerKey,
-    TimerKind,
-    TimerRow,
-)
+from tocsin.store.port import FAR, FIRE, FIRST_WATCH_MS, WATCH, Due, JobStore, NewTimer, TimerKey, TimerKind, TimerRow
 
 PAGE = 500
 SWEEP = 2_000
@@ -73,6 +61,7 @@ class _Found:
 
     offer: list[Due] = field(default_factory=list)
     push: list[Due] = field(default_factory=list)
+    expired: list[Due] = field(default_factory=list)
     leases: list[tuple[str, int, int]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     jobs: dict[str, JobState] = field(default_factory=dict)
@@ -165,8 +154,7 @@ class Rechecker(Alarm):
         """Treat one page; a key to jump to when the rest of a tenant's lane lies behind its cut."""
         found = _sorted(timers, self._clock.now_ms())
         refused = await self._near.offer(found.offer) if found.offer else []
-        await self._skip_expired(found)
-        parked = await self._parker.push(found.push)
+        parked = await self._parker.push(found.push + await self._parker.end_expired(found.expired))
         if found.leases:
             await self._near.lease(found.leases)
         behind = {due.job_id for due in refused}
@@ -192,19 +180,6 @@ class Rechecker(Alarm):
             # Watch timers are not in order of their jobs' due times: what follows may be a running job's.
             return None
         return (last.bucket, last.lane, last.tenant, FAR, "", 0)
-
-    async def _skip_expired(self, found: _Found) -> None:
-        """Skip what waits for a worker and may not start any more. The fire write judges it, as it does for what is due."""
-        now = self._clock.now_ms()
-        over = [due for due in found.push if _is_over(found.jobs[due.job_id], now)]
-        if not over:
-            return
-        answers = await self._store.fire(over)
-        gone = {due.job_id for due, fired in zip(over, answers, strict=True) if fired is Fired.EXPIRED}
-        await self._near.remove(list(gone))
-        found.push = [due for due in found.push if due.job_id not in gone]
-        found.jobs = {job_id: job for job_id, job in found.jobs.items() if job_id not in gone}
-        telemetry.SKIPPED.inc(len(gone))
 
     def _count(self, state: _Partition, timers: Sequence[TimerRow], found: _Found) -> None:
         telemetry.RECHECK.labels("offered").inc(len(found.offer))
@@ -232,15 +207,12 @@ def _sorted(timers: Iterable[TimerRow], now_ms: int) -> _Found:
         if job.status in PENDING:
             found.offer.append(due_of(job))
         elif job.status is Status.QUEUED:
-            found.push.append(due_of(job))
+            over = expired(job.status, job.attempt, job.expires_at, now_ms)
+            (found.expired if over else found.push).append(due_of(job))
         elif job.status in HELD:
             # A lease that ends later than one given now was given before the clock stepped back.
             found.leases.append((job.job_id, job.attempt, min(job.lease_until or 0, now_ms + (job.lease_ms or 0))))
     return found
-
-
-def _is_over(job: JobState, now_ms: int) -> bool:
-    return expired(job.status, job.attempt, job.expires_at, now_ms)
 
 
 def watch_in_ms(job: JobState, now_ms: int) -> int:

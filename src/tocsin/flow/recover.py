@@ -1,8 +1,8 @@
 """Recover: what a start, a new owner or the loss of the near tier rebuilds before anything else.
 
-Reads, never writes: fire timers from the floor to now and all watch timers, joined with their jobs. What waits for its time is
-offered, QUEUED is pushed, held jobs' leases are watched again; lines with parked jobs are marked. Loading ahead and rechecking
-then go on from here at their own pace. A crash in the middle: the next start reads again.
+Reads, and decides nothing: fire timers from the floor to now and all watch timers, joined with their jobs. What waits for its
+time is offered, QUEUED is pushed (or parked, where its line is full), held jobs' leases are watched again; lines with parked jobs
+are marked. Loading ahead and rechecking then go on from here at their own pace. A crash in the middle: the next start reads again.
 """
 
 from __future__ import annotations
@@ -71,11 +71,12 @@ class Recoverer:
             page = await self._store.read_timers(partition, kind, until, key, PAGE, first_bucket=first)
             need = _sorted(page.timers, self._clock.now_ms())
             refused = await self._near.offer(need.offer) if need.offer else []
-            await self._parker.push(need.push)
+            # Also what has expired: recovery decides nothing, and the claim or the recheck ends it.
+            await self._parker.push(need.push + need.expired)
             if need.leases:
                 await self._near.lease(need.leases)
             found.offered += len(need.offer) - len(refused)
-            found.pushed += len(need.push)
+            found.pushed += len(need.push) + len(need.expired)
             found.held += len(need.leases)
             key = page.next_key
             last = page.timers[-1] if page.timers else None

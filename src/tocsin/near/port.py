@@ -141,8 +141,8 @@ class NearTier(Protocol):
 
     async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
         """Put fired jobs into their lines, idempotent by job; answers those refused because a line or a tenant's lines are
-        full (a small reserve of each line apart), or because the line has parked jobs (`set_parked`) and these are not the parked ones themselves (`unpark`).
-        Wakes waiting claims: one per job, the longest waiting first."""
+        full (a small reserve of each line apart), or because the line has parked jobs (`set_parked`) and these are not the
+        parked ones themselves (`unpark`). Wakes waiting claims: one per job, the longest waiting first."""
         ...
 
     async def pop(self, wish: Pop) -> Popped:
@@ -158,8 +158,10 @@ class NearTier(Protocol):
         """Put a request's in-hand jobs back at once: the claim could not be written."""
         ...
 
-    async def wait_ready(self, wish: Pop, timeout_s: float) -> None:
-        """Sleep until a job for the wish may be there, at most `timeout_s` and never longer than a second. A hint."""
+    async def wait_ready(self, wish: Pop, timeout_s: float) -> bool:
+        """Sleep until a job for the wish may be there, at most `timeout_s` and never longer than a second. A hint.
+
+        False: this tier is closed, and whoever waits must give up rather than look again at once."""
         ...
 
     async def remove(self, job_ids: Sequence[str]) -> None:
@@ -207,5 +209,5 @@ class NearTier(Protocol):
         ...
 
     async def close(self) -> None:
-        """Wake everybody who waits and refuse further waits."""
+        """Wake everybody who waits; claims can wait no more, while `wait_due` still sleeps (stages end by their loops)."""
         ...

@@ -76,10 +76,8 @@ class MemoryNearTier:
 
     async def wait_due(self, timeout_s: float) -> None:
         earlier = self._due.earlier
-        if not self._closed:
-            await self._clock.wait(earlier, timeout_s)
-            if not self._closed:
-                earlier.clear()
+        await self._clock.wait(earlier, timeout_s)
+        earlier.clear()
 
     async def cuts(self, partitions: Sequence[int]) -> list[Cut]:
         return self._due.cuts(partitions)
@@ -110,9 +108,10 @@ class MemoryNearTier:
     async def unpop(self, request_id: str) -> None:
         self._ready.unpop(request_id)
 
-    async def wait_ready(self, wish: Pop, timeout_s: float) -> None:
-        if timeout_s > 0:
+    async def wait_ready(self, wish: Pop, timeout_s: float) -> bool:
+        if timeout_s > 0 and not self._closed:
             await self._ready.wait(wish, min(timeout_s, LONGEST_WAIT_S))
+        return not self._closed
 
     async def remove(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
