@@ -218,7 +218,7 @@ async def prepare_dev(process: Process, token: str | None) -> tuple[str, str]:
     rows, now = process.store.settings, process.clock.now_ms()
     await rows.put_tenant(TenantRow(name=DEV_TENANT, created_at=now), create=True)
     text = token or made_token("dev", process.entropy)
-    await rows.add_token(token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
+    await _replace_token(process, token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
     keys = await rows.signing_keys(DEV_TENANT)
     if keys:
         return text, keys[0].secret
@@ -266,5 +266,11 @@ async def executor_token(process: Process) -> str:
     """A fresh token for the executor in this process; the last start's is void."""
     text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
     now = process.clock.now_ms()
-    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    await _replace_token(process, token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
     return text
+
+
+async def _replace_token(process: Process, row: TokenRow) -> None:
+    """Store a token in the place of the one that an earlier start made under the same ID."""
+    await process.store.settings.delete_token(row.tenant, row.token_id)
+    await process.store.settings.add_token(row)
