@@ -50,7 +50,7 @@ from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.service import Conductor, Loop, Stage
-from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.port import SettingsStore, SigningKeyRow, Store, TenantRow, TokenRow
 from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
@@ -215,7 +215,7 @@ async def prepare_dev(process: Process, token: str | None) -> tuple[str, str]:
     rows, now = process.store.settings, process.clock.now_ms()
     await rows.put_tenant(TenantRow(name=DEV_TENANT, created_at=now), create=True)
     text = token or made_token("dev", process.entropy)
-    await rows.add_token(token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
+    await _renew(rows, token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
     keys = await rows.signing_keys(DEV_TENANT)
     if keys:
         return text, keys[0].secret
@@ -263,5 +263,11 @@ async def executor_token(process: Process) -> str:
     """A fresh token for the executor in this process; the last start's is void."""
     text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
     now = process.clock.now_ms()
-    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    await _renew(process.store.settings, token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
     return text
+
+
+async def _renew(rows: SettingsStore, row: TokenRow) -> None:
+    """Put a token in the place of the one that an earlier start made: a store keeps the secret of a token that it knows."""
+    await rows.delete_token(row.tenant, row.token_id)
+    await rows.add_token(row)
