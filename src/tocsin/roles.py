@@ -1,33 +1,21 @@
 """The composition root: which adapters stand behind the ports, and what a process of which role runs.
 
-The only module that names concrete adapters. `build` puts one process together from its settings; `serve` runs it until it is told
-to stop. A stop is orderly: no new work, stages end their passes, the store closes; a crash at any point is what the crash table of
-`flow` is about, and the next start recovers from the file.
+The only module that names concrete adapters. `build` puts one process together from its settings, `serving` runs it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import os
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
 from math import inf
 from pathlib import Path
 
-import uvicorn
-
 from tocsin import telemetry
 from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
-from tocsin.api.metrics import create_metrics_app
-from tocsin.clock import Clock, Entropy, ManualClock, SystemClock, SystemEntropy
+from tocsin.clock import Clock, Entropy, ManualClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.errors import ConfigError
 from tocsin.executor.guard import Guard, parse_allowances
@@ -43,7 +31,7 @@ from tocsin.flow.figures import Gauger
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
-from tocsin.flow.load import Loader
+from tocsin.flow.load import Loader, quiet_until
 from tocsin.flow.look import Reader
 from tocsin.flow.park import Parker, Unparker
 from tocsin.flow.queues import QueueBook
@@ -62,7 +50,6 @@ from tocsin.model.signing import new_secret
 from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
-from tocsin.sdk.http import HttpTransport
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
 from tocsin.store.sqlite import Examination, examine
@@ -72,25 +59,6 @@ DEV_TENANT = "dev"
 DEV_SCOPES = ("admin", "read", "write", "work:*", "operator")
 EXECUTOR_TOKEN_ID = "embedded-executor"
 DAY_MS = 86_400_000
-SWITCH_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevOptions:
-    """What `tocsin dev` adds: a tenant with a token, and perhaps a clock that stands still."""
-
-    token: str | None = None
-    manual_clock: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """Where a server is reached, and with what; token and secret only in dev."""
-
-    url: str
-    token: str | None
-    signing_secret: str | None
-    data: Path
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,6 +70,7 @@ class Process:
     near: NearTier
     leases: Leases
     desk: Desk
+    claimer: Claimer
     app: App
     stages: Sequence[Stage]
     recoverer: Recoverer
@@ -190,14 +159,17 @@ async def _compose(
         rechecker,
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
     ]
-    conductor = Conductor(stages, clock) if isinstance(clock, ManualClock) else None
+    conductor = (
+        Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
+    )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
+    claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
-        claim=Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy),
+        claim=claimer,
         tokens=tokens,
         heart=Heart(jobs, near),
         complete=Completer(jobs, near, ender, tally, clock),
@@ -221,6 +193,7 @@ async def _compose(
         near=near,
         leases=leases,
         desk=desk,
+        claimer=claimer,
         app=create_app(desk),
         stages=stages,
         recoverer=Recoverer(jobs, near, parker, unparker, loader, rechecker, clock),
@@ -246,7 +219,7 @@ async def prepare_dev(process: Process, token: str | None) -> tuple[str, str]:
     rows, now = process.store.settings, process.clock.now_ms()
     await rows.put_tenant(TenantRow(name=DEV_TENANT, created_at=now), create=True)
     text = token or made_token("dev", process.entropy)
-    await rows.add_token(token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
+    await _replace_token(process, token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
     keys = await rows.signing_keys(DEV_TENANT)
     if keys:
         return text, keys[0].secret
@@ -294,163 +267,11 @@ async def executor_token(process: Process) -> str:
     """A fresh token for the executor in this process; the last start's is void."""
     text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
     now = process.clock.now_ms()
-    await process.store.settings.add_token(token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    await _replace_token(process, token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
     return text
 
 
-# --- running ----------------------------------------------------------------------------------------------------------
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling: stopping is in this module's order."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
-        yield
-
-
-def serve(
-    settings: Settings,
-    *,
-    clock: Clock | None = None,
-    dev: DevOptions | None = None,
-    on_ready: Callable[[Serving], None],
-) -> None:
-    """Run one process until SIGTERM or SIGINT. `on_ready` is called once it can be used."""
-    telemetry.set_up_logs(settings.log_format, settings.log_level)
-    # Batches make many short-lived objects and no cycles: let the collector look less often, and not at what a start made.
-    gc.set_threshold(100_000, 50, 100)
-    # The writer's thread asks for Python's global lock after every statement; at the default of 5 ms a busy event loop would
-    # keep it waiting for longer than the statements take.
-    sys.setswitchinterval(SWITCH_S)
-    main = (
-        _serve_executor(settings, on_ready)
-        if settings.roles == {"executor"}
-        else _serve(settings, clock, dev, on_ready)
-    )
-    uvicorn_loop = uvicorn.Config(app="", loop="auto").get_loop_factory()
-    with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
-        runner.run(main)
-
-
-async def _serve(
-    settings: Settings, clock: Clock | None, dev: DevOptions | None, on_ready: Callable[[Serving], None]
-) -> None:
-    stop = _stop_event()
-    with closing(_listen(settings.host, settings.port)) as listener:
-        process = await build(settings, clock or SystemClock(), SystemEntropy())
-        try:
-            token, secret = (None, None) if dev is None else await prepare_dev(process, dev.token)
-            async with _listening(process.app, listener), _metrics_listening(settings):
-                await process.start()
-                async with _calling(process):
-                    gc.freeze()
-                    on_ready(Serving(url=_url(listener), token=token, signing_secret=secret, data=settings.data))
-                    await stop.wait()
-                # Claims that wait are answered with nothing, so that their connections can end.
-                await process.near.close()
-        finally:
-            await process.stop()
-
-
-@asynccontextmanager
-async def _calling(process: Process) -> AsyncIterator[None]:
-    """The executor of this process, if it has one; drained at the end, before the API stops taking its reports."""
-    if "executor" not in process.settings.roles:
-        yield
-        return
-    executor = await embedded_executor(process)
-    calling = asyncio.create_task(executor.serve())
-    try:
-        yield
-    finally:
-        await executor.stop(now=process.settings.drain_s == 0)
-        await calling
-
-
-@asynccontextmanager
-async def _listening(app: App, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve an application; at the end requests under way are answered."""
-    server = _server(app)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
-
-
-@asynccontextmanager
-async def _metrics_listening(settings: Settings) -> AsyncIterator[None]:
-    if settings.metrics_port is None:
-        yield
-        return
-    with closing(_listen(settings.metrics_host or settings.host, settings.metrics_port)) as listener:
-        async with _listening(create_metrics_app(telemetry.exposition), listener):
-            yield
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None]) -> None:
-    """An executor on its own: no store, only the server's address and a token of scope `executor`."""
-    stop = _stop_event()
-    assert settings.url is not None, "checked with the settings"
-    transport = HttpTransport(settings.url, settings.token)
-    executor = Executor(
-        transport,
-        Guard(parse_allowances(settings.callback_allow)),
-        concurrency=settings.executor_concurrency,
-        grace_s=settings.drain_s,
-    )
-    calling = asyncio.create_task(executor.serve())
-    gc.freeze()
-    on_ready(Serving(url=settings.url, token=None, signing_secret=None, data=settings.data))
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)
-    await executor.stop()
-    await calling
-    await transport.close()
-
-
-def _server(app: App) -> _Server:
-    return _Server(
-        uvicorn.Config(
-            app,
-            http="httptools",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=5,
-            timeout_keep_alive=75,
-            backlog=2048,
-        )
-    )
-
-
-def _stop_event() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(sign, stop.set)
-    return stop
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Bind before anything else is opened, so that a port in use is said at once. Raises OSError with the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"{os.strerror(error.errno or 0)}: {host}:{port}") from error
-    listener.set_inheritable(False)
-    return listener
+async def _replace_token(process: Process, row: TokenRow) -> None:
+    """Store a token in the place of the one that an earlier start made under the same ID."""
+    await process.store.settings.delete_token(row.tenant, row.token_id)
+    await process.store.settings.add_token(row)

@@ -30,9 +30,16 @@ class Step(Protocol):
 
 
 class Stage(Protocol):
-    """One background duty."""
+    """One background duty.
+
+    `rhythmic`: it looks at the store every so often, for timers that others have written. Where there are none, nothing is
+    lost by not looking: virtual time passes over such stretches at once.
+    """
 
     name: str
+
+    @property
+    def rhythmic(self) -> bool: ...
 
     async def step(self) -> Step:
         """One bounded pass. May raise: the pass is repeated."""
@@ -49,6 +56,8 @@ class Stage(Protocol):
 
 class Alarm:
     """The `rest` of a stage that nobody wakes, or that others wake by `ring`."""
+
+    rhythmic = False
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -135,10 +144,19 @@ class Loop:
 
 
 class Conductor:
-    """Runs stages in virtual time: every pass that is due, in the stages' order, at the instant it is due."""
+    """Runs stages in virtual time: every pass that is due, in the stages' order, at the instant it is due.
 
-    def __init__(self, stages: Sequence[Stage], clock: ManualClock) -> None:
-        self._stages, self._clock = stages, clock
+    `quiet_until` tells until when (ms) there is no timer for the rhythmic stages to find, None if there is none at all: so
+    long they are passed over, and a year with one job in it costs little more than a minute.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        clock: ManualClock,
+        quiet_until: Callable[[], Awaitable[int | None]] | None = None,
+    ) -> None:
+        self._stages, self._clock, self._quiet_until = stages, clock, quiet_until
         self._lock = asyncio.Lock()
         # What else must come to rest before time moves on: a test's workers.
         self.between: Callable[[], Awaitable[None]] | None = None
@@ -153,16 +171,27 @@ class Conductor:
         async with self._lock:
             until = self._clock.now_ms() + round(seconds * 1000)
             await self._settle()
-            while True:
-                wishes = [wish for stage in self._stages if (wish := await stage.next_at()) is not None]
-                now = self._clock.now_ms()
-                upcoming = min((wish for wish in wishes if wish > now), default=until)
-                if upcoming >= until:
-                    break
+            while (upcoming := await self._upcoming(until)) < until:
                 self._clock.advance_to(upcoming)
                 await self._settle()
             self._clock.advance_to(until)
             await self._settle()
+
+    async def _upcoming(self, until: int) -> int:
+        """When a stage wants to look next, at most `until`."""
+        now, due, rhythm = self._clock.now_ms(), until, until
+        for stage in self._stages:
+            wish = await stage.next_at()
+            if wish is None or wish <= now:
+                continue
+            if stage.rhythmic:
+                rhythm = min(rhythm, wish)
+            else:
+                due = min(due, wish)
+        if rhythm >= due or self._quiet_until is None:
+            return min(rhythm, due)
+        quiet = await self._quiet_until()
+        return min(due, until if quiet is None else max(rhythm, quiet))
 
     async def _settle(self) -> None:
         await self._step_all()

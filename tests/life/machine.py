@@ -334,7 +334,8 @@ class Life(RuleBasedStateMachine):
         except Crashed:
             self._restart()
         except ServerUnavailable:
-            pass
+            if what == "good":
+                raise  # the store failed by itself
         finally:
             fault.clear()
         return None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.life.machine import Life
 from tests.life.sqliteworld import LifeOnSqlite
+
+# Thousands of steps, each with a look at the whole store: longer than one test may take elsewhere.
+pytestmark = pytest.mark.timeout(3_600)
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 LENGTH = settings(
@@ -21,4 +25,4 @@ TestLifeWithoutTransactions = Life.TestCase
 TestLifeWithoutTransactions.settings = LENGTH
 
 TestLifeOnSqlite = LifeOnSqlite.TestCase
-TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 4)
+TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)

@@ -7,11 +7,15 @@ Linux lets us set it on a running process, and lift it again.
 from __future__ import annotations
 
 import resource
+import urllib.error
+import urllib.request
+from functools import partial
 
 import pytest
 
 import tocsin
-from tests.processes.waiting import wait_until
+from tests.processes.program import Server
+from tests.processes.waiting import succeeded, wait_until
 
 prlimit = getattr(resource, "prlimit", None)
 ROOM = 64 * 1024
@@ -45,7 +49,7 @@ def test_a_full_disk_refuses_and_recovers_by_itself(programs, journal, tmp_path)
         wait_until(full, "the disk to be full")
         assert "503" in str(refused[0])
         assert accepted, "there was some room first"
-        wait_until(lambda: not ready(client), "the server to say that it is not ready")
+        wait_until(lambda: not ready(server), "the server to say that it is not ready")
         # Reading needs no room.
         assert client.jobs.get(accepted[-1]).status == "QUEUED"
         until.touch()
@@ -53,11 +57,11 @@ def test_a_full_disk_refuses_and_recovers_by_itself(programs, journal, tmp_path)
         assert client.jobs.get(running.job_id).status == "RUNNING"
 
         prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
-        wait_until(lambda: ready(client), "the server to be ready again by itself")
-        wait_until(lambda: client.jobs.get(running.job_id).status == "SUCCEEDED", "the report to get through")
+        wait_until(lambda: ready(server), "the server to be ready again by itself")
+        wait_until(partial(succeeded, client, running), "the report to get through")
         assert len(client.jobs.attempts(running.job_id)) == 1
         later = client.jobs.create(queue="q", handler="note")
-        wait_until(lambda: client.jobs.get(later.job_id).status == "SUCCEEDED", "a job after that")
+        wait_until(partial(succeeded, client, later), "a job after that")
     assert server.program.running
     assert worker.running
     server.program.kill()
@@ -68,17 +72,11 @@ def test_a_full_disk_refuses_and_recovers_by_itself(programs, journal, tmp_path)
         assert sorted(job.job_id for job in client.jobs.list(queue="elsewhere")) == sorted(accepted)
 
 
-def ready(client: tocsin.Client) -> bool:
+def ready(server: Server) -> bool:
     """Whether the server says that it is."""
-    import urllib.error
-    import urllib.request
-
-    url = client._client.transport.url  # type: ignore[attr-defined]
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"{server.url}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code != 503:
-            raise
-        return False
+        return error.code != 503

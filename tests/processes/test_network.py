@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from tests.processes.proxy import between
-from tests.processes.waiting import wait_until
+from tests.processes.proxy import Proxy, between
+from tests.processes.waiting import succeeded, wait_until
 
 WAIT_S = 2.0
 # A claim's answer may be this much later than its wait before the connection counts as dead (sdk/worker.py).
@@ -20,7 +21,7 @@ def test_a_black_hole_is_noticed_and_work_resumes_by_itself_within_the_stated_ti
     with between(server.port) as proxy:
         worker = programs.worker(server, queue, journal.path, TOCSIN_URL=proxy.url, WAIT_S=str(WAIT_S), READINESS="yes")
         first = client.jobs.create(queue=queue, handler="note")
-        wait_until(lambda: client.jobs.get(first.job_id).status == "SUCCEEDED", "the first job")
+        wait_until(partial(succeeded, client, first), "the first job")
         wait_until(lambda: states(worker.output)[-1:] == ["ready"], "the worker to be ready")
 
         proxy.black_hole()
@@ -32,13 +33,13 @@ def test_a_black_hole_is_noticed_and_work_resumes_by_itself_within_the_stated_ti
 
         proxy.allow_new()
         light_at = time.monotonic()
-        wait_until(lambda: client.jobs.get(second.job_id).status == "SUCCEEDED", "work to resume by itself", 30)
+        wait_until(partial(succeeded, client, second), "work to resume by itself", 30)
         # At worst a try had just begun in the dark; it must run into its own time-out first. (The lease of what the
         # lost answer carried may have to run out too: the shortest is 5 s, and the rescue waits 2 s more.)
         assert time.monotonic() - light_at < ANSWER_S + AGAIN_S + 7
         assert states(worker.output)[-1] == "ready"
         third = client.jobs.create(queue=queue, handler="note")
-        wait_until(lambda: client.jobs.get(third.job_id).status == "SUCCEEDED", "the next job", WAIT_S)
+        wait_until(partial(succeeded, client, third), "the next job", WAIT_S)
         assert [len(journal.entries(job_id=job.job_id)) for job in (first, second, third)] == [1, 1, 1]
 
 
@@ -54,11 +55,11 @@ def test_five_resets_within_three_seconds_cost_nothing(server, client, queue, pr
             seen = proxy.connections
             proxy.reset()
             jobs.append(client.jobs.create(queue=queue, handler="note"))
-            wait_until(lambda seen=seen: proxy.connections > seen, "a new connection")
+            wait_until(partial(more_than, proxy, seen), "a new connection")
         assert time.monotonic() - began_at < 10, "the resets were to come quickly one after another"
         until.touch()
         for job in jobs:
-            wait_until(lambda j=job: client.jobs.get(j.job_id).status == "SUCCEEDED", "every job")
+            wait_until(partial(succeeded, client, job), "every job")
         assert worker.running
         assert [client.jobs.get(job.job_id).attempt for job in jobs if job is lengthy] == [1]
         assert {len(journal.entries(job_id=job.job_id)) for job in jobs} == {1}
@@ -66,3 +67,7 @@ def test_five_resets_within_three_seconds_cost_nothing(server, client, queue, pr
 
 def states(output: str) -> list[str]:
     return [line for line in output.splitlines() if line in ("ready", "not ready")]
+
+
+def more_than(proxy: Proxy, connections: int) -> bool:
+    return proxy.connections > connections

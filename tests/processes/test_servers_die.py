@@ -6,11 +6,12 @@ import contextlib
 import signal
 import threading
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import tocsin
 from tests.processes.program import Programs, Server
-from tests.processes.waiting import wait_until
+from tests.processes.waiting import succeeded, wait_until
 
 JOBS, FIRST, BATCH, SMALL_BATCH = 10_000, 8_000, 500, 50
 
@@ -44,7 +45,7 @@ class Creator(threading.Thread):
                     }
                     for number in range(start, end)
                 ]
-                self.accepted += wait_until(lambda jobs=jobs: self._create(client, jobs), "an answer", 60)
+                self.accepted += wait_until(partial(self._create, client, jobs), "an answer", 60)
 
     def _create(self, client: tocsin.Client, jobs) -> list[str]:
         try:
@@ -119,7 +120,7 @@ def test_a_stop_and_a_start_go_unnoticed_by_jobs_and_worker(programs: Programs, 
     until.touch()
     with again.client() as client:
         for job in (running, delayed):
-            wait_until(lambda j=job: client.jobs.get(j.job_id).status == "SUCCEEDED", "what was under way", 40)
+            wait_until(partial(succeeded, client, job), "what was under way", 40)
         assert client.jobs.get(distant.job_id).status == "SCHEDULED"
         # A pause is not forgotten either.
         assert client.queues.get("resting").paused

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from tests.processes.waiting import wait_until
+from tests.processes.waiting import succeeded, wait_until
 
 LEASE_S = 5
 
@@ -28,15 +29,15 @@ def test_a_killed_workers_jobs_are_attempted_again_within_the_lease_and_five_sec
     (tmp_path / "release").touch()
 
     for job in (quick, lengthy):
-        done = wait_until(lambda j=job: (got := client.jobs.get(j.job_id)).status == "SUCCEEDED" and got, "success")
+        done = wait_until(partial(succeeded, client, job), "success")
         first, second = journal.entries(job_id=job.job_id)
         assert (first.attempt, first.pid) == (1, doomed.pid)
         assert (second.attempt, second.pid) == (2, other.pid)
         assert first.key == second.key == job.idempotency_key
         assert first.payload == second.payload == job.payload
         assert (done.attempt, done.tries) == (2, 2)
-        lost, succeeded = client.jobs.attempts(job.job_id)
-        assert (lost.outcome, succeeded.outcome) == ("lost", "succeeded")
+        lost, last = client.jobs.attempts(job.job_id)
+        assert (lost.outcome, last.outcome) == ("lost", "succeeded")
         assert "worker lost" in (lost.error or "")
 
 

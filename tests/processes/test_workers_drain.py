@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+from functools import partial
 
-from tests.processes.waiting import wait_until
+from tests.processes.waiting import succeeded, wait_until
 
 
 def test_a_draining_worker_ends_quick_jobs_and_hands_long_ones_back_uncharged(
@@ -33,12 +34,12 @@ def test_a_draining_worker_ends_quick_jobs_and_hands_long_ones_back_uncharged(
 
     other = programs.worker(server, queue, journal.path)
     until.touch()
-    done = wait_until(lambda: (job := client.jobs.get(lengthy.job_id)).status == "SUCCEEDED" and job, "the long one")
+    done = wait_until(partial(succeeded, client, lengthy), "the long one")
     assert (done.attempt, done.tries) == (2, 1)
     first, second = journal.entries(job_id=lengthy.job_id)
     assert (first.pid, second.pid) == (leaving.pid, other.pid)
     assert first.key == second.key
-    wait_until(lambda: client.jobs.get(late.job_id).status == "SUCCEEDED", "the job that came meanwhile")
+    wait_until(partial(succeeded, client, late), "the job that came meanwhile")
 
 
 def test_a_second_sigterm_hands_back_at_once_and_cancels_stay_cancels(

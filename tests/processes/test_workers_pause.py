@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
-from tests.processes.waiting import wait_until
+from tests.processes.waiting import succeeded, wait_until
 
 REFUSED = ["heartbeat 409", "success 409", "failure 409", "fatal 409"]
 LOST = "worker lost: its lease ended without a result"
@@ -31,7 +32,7 @@ def test_late_reports_are_refused_before_and_after_the_newer_attempt_ends(
     assert now.progress is None
 
     (tmp_path / "release").touch()
-    wait_until(lambda: client.jobs.get(job.job_id).status == "SUCCEEDED", "the newer attempt to end")
+    wait_until(partial(succeeded, client, job), "the newer attempt to end")
     (tmp_path / "report-2").touch()
     paused.says("done report-2")
 
@@ -57,7 +58,7 @@ def test_a_paused_worker_of_the_sdk_drops_the_attempt_by_itself(server, client, 
 
     # What the paused one waits for has come long ago when it wakes up; it would report at once.
     second_until.touch()
-    wait_until(lambda: client.jobs.get(job.job_id).status == "SUCCEEDED", "the newer attempt to end")
+    wait_until(partial(succeeded, client, job), "the newer attempt to end")
     paused.signal(signal.SIGCONT)
     paused.says(f"dropped attempt 1 of job {job.job_id}")
     done = client.jobs.get(job.job_id)
@@ -68,5 +69,5 @@ def test_a_paused_worker_of_the_sdk_drops_the_attempt_by_itself(server, client, 
     other.end()
     after = client.jobs.create(queue=queue, handler="hold", payload={"until": str(first_until)})
     first_until.touch()
-    wait_until(lambda: client.jobs.get(after.job_id).status == "SUCCEEDED", "the job after it")
+    wait_until(partial(succeeded, client, after), "the job after it")
     assert journal.entries(job_id=after.job_id)[0].pid == paused.pid

@@ -13,7 +13,7 @@ from tocsin.cli.serve import blocking
 from tocsin.errors import UsageError
 
 if TYPE_CHECKING:
-    from tocsin.roles import Serving
+    from tocsin.serving import Serving
 
 
 def dev(
@@ -27,7 +27,7 @@ def dev(
     ] = "system",
 ) -> None:
     """Run everything in this process, for development, until Ctrl-C."""
-    from tocsin import config, roles
+    from tocsin import config, serving
     from tocsin.clock import ManualClock
 
     settings = config.load(None, os.environ)
@@ -42,9 +42,9 @@ def dev(
     config.check(settings)
     if not settings.has_store:
         raise UsageError("roles is executor: dev is a whole server; start an executor on its own with tocsin serve")
-    options = roles.DevOptions(token=token, manual_clock=clock == "manual")
+    options = serving.DevOptions(token=token, manual_clock=clock == "manual")
     with blocking(settings):
-        roles.serve(
+        serving.serve(
             settings,
             clock=ManualClock() if options.manual_clock else None,
             dev=options,

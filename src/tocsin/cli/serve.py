@@ -39,14 +39,14 @@ def serve(
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Every setting also as TOCSIN_…"""
     from tocsin import config as configuration
-    from tocsin import roles
+    from tocsin import serving
 
     settings = load(config)
     if role:
         settings = replace(settings, roles=frozenset(role))
         configuration.check(settings)
     with blocking(settings):
-        roles.serve(settings, on_ready=lambda serving: print(f"Tocsin is ready at {serving.url}", flush=True))
+        serving.serve(settings, on_ready=lambda serving: print(f"Tocsin is ready at {serving.url}", flush=True))
 
 
 def load(path: Path | None) -> Settings:

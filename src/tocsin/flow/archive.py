@@ -34,6 +34,7 @@ class Archiver(Alarm):
     """Ends old history."""
 
     name = "archive"
+    rhythmic = True
 
     def __init__(self, store: JobStore, tally: Tally, quotas: Quotas, clock: Clock, retention_ms: int) -> None:
         super().__init__(clock)

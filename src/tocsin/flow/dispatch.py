@@ -42,6 +42,7 @@ class Dispatcher:
     """Fires what is due in the partitions that this node owns."""
 
     name = "dispatch"
+    rhythmic = False
 
     def __init__(
         self,

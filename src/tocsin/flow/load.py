@@ -7,6 +7,7 @@ for one second costs the memory of its first ones. A crash: everything is offere
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tocsin.clock import Clock
@@ -15,7 +16,7 @@ from tocsin.lease.port import Leases
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import Cut, NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import FAR, JobStore, TimerKey
+from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey
 
 PAGE = 2_000
 CUTS_EVERY_MS = 100
@@ -43,6 +44,7 @@ class Loader(Alarm):
     """Keeps the near tier five minutes ahead."""
 
     name = "load"
+    rhythmic = True
 
     def __init__(self, store: JobStore, near: NearTier, leases: Leases, clock: Clock, page: int = PAGE) -> None:
         super().__init__(clock)
@@ -112,3 +114,14 @@ class Loader(Alarm):
         if page.dues:
             await self._near.offer(page.dues)
         return len(page.dues)
+
+
+async def quiet_until(store: JobStore, partitions: Iterable[int]) -> int | None:
+    """Until when (ms) no stage that looks for timers could find one in these partitions; None: there are none at all."""
+    found: list[int] = []
+    for partition in partitions:
+        fire = await store.read_timers(partition, FIRE, FAR, None, 1)
+        found += [timer.bucket * BUCKET_MS - HORIZON_MS - 2 * BUCKET_MS for timer in fire.timers]
+        watch = await store.read_timers(partition, WATCH, FAR, None, 1)
+        found += [timer.bucket * BUCKET_MS for timer in watch.timers]
+    return min(found, default=None)

@@ -71,6 +71,7 @@ class Rechecker(Alarm):
     """Rechecks the buckets of owned partitions."""
 
     name = "recheck"
+    rhythmic = True
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ class Sharer(Alarm):
     """Keeps the near tier's weights those of the store."""
 
     name = "shares"
+    rhythmic = True
 
     def __init__(self, settings: SettingsStore, near: NearTier, clock: Clock) -> None:
         super().__init__(clock)

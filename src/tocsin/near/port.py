@@ -141,8 +141,8 @@ class NearTier(Protocol):
 
     async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
         """Put fired jobs into their lines, idempotent by job; answers those refused because a line or a tenant's lines are
-        full, or because the line has parked jobs (`set_parked`) and these are not the parked ones themselves (`unpark`).
-        Wakes waiting claims: one per job, the longest waiting first."""
+        full (a small reserve of each line apart), or because the line has parked jobs (`set_parked`) and these are not the
+        parked ones themselves (`unpark`). Wakes waiting claims: one per job, the longest waiting first."""
         ...
 
     async def pop(self, wish: Pop) -> Popped:

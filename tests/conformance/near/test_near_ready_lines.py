@@ -315,3 +315,15 @@ async def test_a_tenants_many_hosts_leave_no_lines_behind(world: World) -> None:
     assert await world.near.ready_count("acme", "mail") == (0, None)
     await world.near.push([due := world.callback(host="h1")])
     assert (await world.pop(world.executor_wish())).dues == [due]
+
+
+async def test_full_lines_of_a_tenant_leave_every_other_line_a_reserve(make: Make) -> None:
+    world = await make(line_limit=1_000, tenant_limit=1_000)
+    paused = [world.due(queue="paused") for _ in range(1_000)]
+    assert await world.near.push(paused) == []
+    mine = [world.due(at, queue="mine") for at in range(3)]
+    assert await world.near.push(mine) == mine[2:]
+    await world.near.set_parked(mine[0].line, True)
+    await world.open(("acme", "mine"))
+    assert await world.claim(world.wish(queue="mine")) == ids(mine[:2])
+    assert mine[0].line in await world.near.lines_with_room()

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from tests.conformance.near.world import World, turns
 from tocsin.near.port import Pop, QueueGate
 
-Start = Callable[..., "asyncio.Task[None]"]
+Start = Callable[..., "asyncio.Future[bool]"]
 
 
 @pytest.fixture
 async def start(world: World) -> AsyncIterator[Start]:
     """Lets a claim wait; those still waiting at the end are cancelled."""
-    waiting: list[asyncio.Task[None]] = []
+    waiting: list[asyncio.Future[bool]] = []
 
-    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Task[None]:
+    def start_one(wish: Pop | None = None, timeout_s: float = 20.0) -> asyncio.Future[bool]:
         waiting.append(asyncio.ensure_future(world.near.wait_ready(wish or world.wish(), timeout_s)))
         return waiting[-1]
 
@@ -28,7 +29,7 @@ async def start(world: World) -> AsyncIterator[Start]:
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-def done(waiting: list[asyncio.Task[None]]) -> list[int]:
+def done(waiting: list[asyncio.Future[Any]]) -> list[int]:
     return [at for at, task in enumerate(waiting) if task.done()]
 
 
@@ -152,7 +153,8 @@ async def test_a_cancelled_claim_takes_no_wake_up(world: World, start: Start) ->
 
 
 async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, start: Start) -> None:
-    waiting = [start(), start(world.executor_wish()), asyncio.ensure_future(world.near.wait_due(20))]
+    waiting: list[asyncio.Future[Any]] = [start(), start(world.executor_wish())]
+    waiting.append(asyncio.ensure_future(world.near.wait_due(20)))
     await turns()
     await world.near.close()
     await turns()

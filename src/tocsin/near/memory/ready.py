@@ -40,6 +40,8 @@ class ReadyLines:
         self._clock = clock
         self._line_limit = line_limit
         self._tenant_limit = tenant_limit
+        # However full a tenant's other lines are (paused ones, say), each may have so many: they must not stop its work.
+        self._reserve = tenant_limit // 500
         self._hands = hands
         self._waiters = waiters
         self._ready: Ready = {}
@@ -180,11 +182,12 @@ class ReadyLines:
             self._parked.pop(line, None)
 
     def lines_with_room(self) -> list[Line]:
-        """Marked lines that are under half full, of tenants that may have more."""
+        """Marked lines that are under half full (half of their reserve, where the tenant's lines together are full)."""
         return [
             line
             for line, target in self._parked.items()
-            if target.count * 2 < self._line_limit and target.tenant.count < self._tenant_limit
+            if target.count * 2 < self._line_limit
+            and (target.tenant.count < self._tenant_limit or target.count * 2 < self._reserve)
         ]
 
     def count(self, tenant: str, name: str) -> tuple[int, int | None]:
@@ -261,7 +264,8 @@ class ReadyLines:
     def _room(self, target: ReadyLine, unpark: bool) -> int:
         if target.parked and not unpark:
             return 0
-        return min(self._line_limit - target.count, self._tenant_limit - target.tenant.count)
+        shared = self._tenant_limit - target.tenant.count
+        return min(self._line_limit - target.count, max(shared, self._reserve - target.count))
 
     def _note(self, run: Run, head: Due) -> None:
         if run.line.line.handler == HTTP:
