@@ -22,6 +22,9 @@ from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+# No clock reads beyond these; a damaged row may, and must not take down the claim that it is part of.
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MS
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MS
 # CLOCK_BOOTTIME counts suspend, CLOCK_MONOTONIC does not (man 2 clock_gettime); only Linux has the former.
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -153,8 +156,8 @@ def ms_of(moment: datetime) -> int:
 
 
 def datetime_of(at_ms: int) -> datetime:
-    """The aware UTC datetime of milliseconds since 1970."""
-    return EPOCH + timedelta(milliseconds=at_ms)
+    """The aware UTC datetime of milliseconds since 1970; beyond the years 1 to 9999 the nearest there is."""
+    return EPOCH + timedelta(milliseconds=min(max(at_ms, _FIRST_MS), _LAST_MS))
 
 
 @lru_cache(maxsize=8192)

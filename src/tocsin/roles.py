@@ -50,7 +50,7 @@ from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.service import Conductor, Loop, Stage
-from tocsin.store.port import SettingsStore, SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
 from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
@@ -71,6 +71,7 @@ class Process:
     near: NearTier
     leases: Leases
     desk: Desk
+    claimer: Claimer
     app: App
     stages: Sequence[Stage]
     recoverer: Recoverer
@@ -166,9 +167,10 @@ async def _compose(
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
+    claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
-        claim=Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy),
+        claim=claimer,
         tokens=tokens,
         heart=Heart(jobs, near),
         complete=Completer(jobs, near, ender, tally, clock),
@@ -192,6 +194,7 @@ async def _compose(
         near=near,
         leases=leases,
         desk=desk,
+        claimer=claimer,
         app=create_app(desk),
         stages=stages,
         recoverer=Recoverer(jobs, near, parker, unparker, loader, rechecker, clock),
@@ -217,7 +220,7 @@ async def prepare_dev(process: Process, token: str | None) -> tuple[str, str]:
     rows, now = process.store.settings, process.clock.now_ms()
     await rows.put_tenant(TenantRow(name=DEV_TENANT, created_at=now), create=True)
     text = token or made_token("dev", process.entropy)
-    await _renew(rows, token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
+    await _replace_token(process, token_row(text, DEV_TENANT, "tocsin dev", DEV_SCOPES, now))
     keys = await rows.signing_keys(DEV_TENANT)
     if keys:
         return text, keys[0].secret
@@ -265,11 +268,11 @@ async def executor_token(process: Process) -> str:
     """A fresh token for the executor in this process; the last start's is void."""
     text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
     now = process.clock.now_ms()
-    await _renew(process.store.settings, token_row(text, EXECUTOR_TENANT, "embedded executor", ("executor",), now))
+    await _replace_token(process, token_row(text, EXECUTOR_TENANT, "embedded executor", ("executor",), now))
     return text
 
 
-async def _renew(rows: SettingsStore, row: TokenRow) -> None:
-    """Put a token in the place of the one that an earlier start made: a store keeps the secret of a token that it knows."""
-    await rows.delete_token(row.tenant, row.token_id)
-    await rows.add_token(row)
+async def _replace_token(process: Process, row: TokenRow) -> None:
+    """Store a token in the place of the one that an earlier start made under the same ID."""
+    await process.store.settings.delete_token(row.tenant, row.token_id)
+    await process.store.settings.add_token(row)

@@ -36,6 +36,8 @@ __all__ = ["Server", "server"]
 
 STUCK_S = 20.0
 POLL_S = 0.001
+# Turns of the event loop in which an answer of the server reaches the worker that waits for it.
+HOPS = 20
 
 
 class Server:
@@ -100,9 +102,12 @@ class Server:
             calm, seen = 0, -1
             while calm < 3:
                 await asyncio.sleep(POLL_S)
+                for _ in range(HOPS):
+                    await asyncio.sleep(0)
                 figures = await self.process.near.figures()
                 ready = figures.ready
-                busy = figures.in_hand > 0 or any(worker.holding for worker in self._workers)
+                claiming = figures.in_hand > 0 or self.process.claimer.busy > 0
+                busy = claiming or any(worker.holding for worker in self._workers)
                 started = sum(worker.tally.claimed for worker in self._workers)
                 # What is ready and stays ready while all are idle belongs to somebody who is not attached.
                 idle = not busy and (ready == 0 or started == seen)

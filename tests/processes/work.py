@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,25 @@ async def brief(payload: Any, ctx: tocsin.Context) -> None:
     note("begin", payload, ctx)
     await asyncio.sleep(payload["s"])
     note("end", payload, ctx)
+
+
+def spin(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        sum(range(10_000))
+
+
+@worker.task("burn")
+async def burn(payload: Any, ctx: tocsin.Context) -> None:
+    """Never gives way to the event loop."""
+    note("begin", payload, ctx)
+    spin(payload["s"])
+
+
+@worker.task("burn-in-thread")
+def burn_in_thread(payload: Any, ctx: tocsin.Context) -> None:
+    note("begin", payload, ctx)
+    spin(payload["s"])
 
 
 @worker.task("poison")

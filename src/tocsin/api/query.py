@@ -16,7 +16,7 @@ from tocsin.wire import Moment, Name, Status
 MOST_PARAMETERS = 100
 Tag = Annotated[str, Meta(pattern="^[^:]{1,64}:", max_length=321, description="A tag as key:value.")]
 Limit = Annotated[int, Meta(ge=1, le=200)]
-Cursor = Annotated[str, Meta(max_length=2_000)]
+Cursor = str
 
 
 class NoQuery(Struct, forbid_unknown_fields=True, frozen=True):

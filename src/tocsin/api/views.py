@@ -32,7 +32,7 @@ def job(state: JobState) -> wire.Job:
         attempt=state.attempt,
         tries=state.tries,
         max_attempts=made.retry.max_attempts,
-        priority=PRIORITY_NAME[state.priority],
+        priority=PRIORITY_NAME.get(state.priority, "normal"),
         timing=made.timing,
         target=masked(made.target),
         payload=made.payload,

@@ -23,6 +23,7 @@ from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
 from tocsin.model.job import PENDING, PRIORITY, Definition, JobState, Status
 from tocsin.model.spread import spread_ms
+from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, JobStore
 
@@ -190,9 +191,16 @@ def _same(new: Definition, old: Definition) -> bool:
 
 
 def _unmasked(new: wire.Target, old: wire.Target) -> wire.Target:
-    """Header values come back masked in answers; one that is sent back masked keeps what is stored."""
+    """Header values come back masked in answers; one that is sent back masked keeps what is stored, at the same host only:
+    who may change a job but not read its secrets must not be able to have them sent elsewhere."""
     if not isinstance(new, wire.HttpTarget) or not isinstance(old, wire.HttpTarget):
         return new
+    masked = [name for name, value in new.headers.items() if value == wire.MASK and name in old.headers]
+    if masked and host_key(new.url) != host_key(old.url):
+        detail = (
+            "the target is at another host; give the header's value anew, a masked one is kept for the same host only"
+        )
+        raise invalid(f"/target/headers/{masked[0]}", detail)
     headers = {
         name: old.headers.get(name, value) if value == wire.MASK else value for name, value in new.headers.items()
     }

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 
@@ -58,9 +59,20 @@ class Claimer:
         self._store, self._near, self._queues = store, near, queues
         self._tokens, self._signing, self._tally = tokens, signing, tally
         self._clock, self._entropy = clock, entropy
+        # Claims that are being worked on; those that wait for a job do not count. Virtual time stands still meanwhile.
+        self.busy = 0
 
     async def claim(self, tenant: str, queue: str, request: wire.ClaimRequest) -> list[wire.ClaimedJob]:
         """Up to `request.max` task jobs of a queue; empty when there are none within `request.wait_s`."""
+        with self._working():
+            return await self._claim(tenant, queue, request)
+
+    async def claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:
+        """Up to `request.max` callbacks of all tenants, in fair order, with their signatures."""
+        with self._working():
+            return await self._claim_callbacks(request)
+
+    async def _claim(self, tenant: str, queue: str, request: wire.ClaimRequest) -> list[wire.ClaimedJob]:
         wish = Pop(
             request_id=self._request_id(f"{tenant}/{queue}", request),
             tenant=tenant,
@@ -72,8 +84,7 @@ class Claimer:
         lease_ms = await self._lease_ms(tenant, queue, request)
         return self._shown(await self._wait(wish, request, lease_ms))
 
-    async def claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:
-        """Up to `request.max` callbacks of all tenants, in fair order, with their signatures."""
+    async def _claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:
         wish = Pop(
             request_id=self._request_id("", request),
             tenant=None,
@@ -91,6 +102,14 @@ class Claimer:
             for job, plain in zip(claimed, self._shown(claimed), strict=True)
         ]
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        self.busy += 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
+
     async def _wait(self, wish: Pop, request: wire.ClaimRequest, lease_ms: int) -> list[Claimed]:
         until = self._clock.elapsed_s() + request.wait_s
         while True:
@@ -101,9 +120,17 @@ class Claimer:
             if then is _Then.LOOK_AGAIN:
                 continue
             left_s = until - self._clock.elapsed_s()
-            if left_s <= 0 or not await self._near.wait_ready(wish, left_s):
+            if left_s <= 0 or not await self._idle(wish, left_s):
                 return []
             wish = replace(wish, now_ms=self._clock.now_ms())
+
+    async def _idle(self, wish: Pop, left_s: float) -> bool:
+        """Wait for a reason to look again; False: there will be none. Who waits is not busy."""
+        self.busy -= 1
+        try:
+            return await self._near.wait_ready(wish, left_s)
+        finally:
+            self.busy += 1
 
     async def _take(self, wish: Pop, worker: str, lease_ms: int) -> tuple[list[Claimed], _Then]:
         popped = await self._near.pop(wish)

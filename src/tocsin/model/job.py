@@ -163,7 +163,7 @@ def idempotency_key(job_id: str, key_at_ms: int) -> str:
 
 def ready_score(due_ms: int, priority: int) -> int:
     """A job's place in its ready line: smaller is earlier. The boost is constant, so waiting jobs age by themselves."""
-    return due_ms - PRIORITY_BOOST_MS[priority]
+    return due_ms - PRIORITY_BOOST_MS.get(priority, 0)
 
 
 @dataclass(slots=True, kw_only=True)

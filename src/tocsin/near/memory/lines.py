@@ -31,7 +31,7 @@ class Run:
 
     def __init__(self, line: ReadyLine, priority: int, serial: int) -> None:
         self.line = line
-        self.boost = PRIORITY_BOOST_MS[priority]
+        self.boost = PRIORITY_BOOST_MS.get(priority, 0)
         self.serial = serial
         self.jobs: deque[Due] = deque()
         self.early: list[Due] = []
