@@ -10,6 +10,7 @@ import tocsin
 import tocsin.testing
 from tests.executor.conftest import plain
 from tests.faults.conftest import NOON
+from tocsin import roles
 
 KINDS = ["made", "given"]
 
@@ -39,3 +40,16 @@ async def test_callbacks_are_made_after_every_start(tmp_path, endpoints):
             async with server.calling():
                 await server.advance(1)
             assert (await server.client.jobs.get(job.job_id)).status == "SUCCEEDED"
+
+
+async def test_no_admin_finds_the_token_of_the_embedded_executor(server, endpoints):
+    """An admin may delete every token of its tenant; everybody's callbacks would end with this one."""
+    url = await endpoints.url(plain(200, body=b"fine"))
+    async with server.calling():
+        assert [token.name async for token in server.client.tokens.list("dev")] == ["tocsin dev"]
+        for name in (roles.EXECUTOR_TENANT, "dev"):
+            with pytest.raises(tocsin.TocsinError):
+                await server.client.tokens.delete(name, roles.EXECUTOR_TOKEN_ID)
+        job = await server.client.jobs.create(queue="q", url=url)
+        await server.advance(1)
+        assert (await server.client.jobs.get(job.job_id)).status == "SUCCEEDED"
