@@ -85,7 +85,7 @@ class Process:
     async def start(self) -> None:
         """Rebuild the near tier, then let the stages run (with a virtual clock: when it is advanced)."""
         await self.recoverer.recover(self.leases.owned())
-        self.health.recovered = True
+        self.health.recovered()
         if self.conductor is not None:
             await self.conductor.settle()
             return
@@ -167,7 +167,7 @@ async def _compose(
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
-    health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
+    health = Health(store, gap, clock, None if virtual else lambda: loops[0].passed_at_s)
     claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),

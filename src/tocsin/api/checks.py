@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from tocsin.api.problems import Fault, invalid, too_large
+from tocsin.api.problems import Fault, invalid, step, too_large
 from tocsin.api.reading import require_flat
 from tocsin.model.urls import errors_of
 from tocsin.wire import (
+    MASK,
     MAX_PAYLOAD_BYTES,
     MAX_PROGRESS_BYTES,
     MAX_RESPONSE_BYTES,
@@ -50,6 +51,11 @@ def check_job(job: JobCreate) -> None:
         faults += retry_faults(job.retry)
     if isinstance(job.target, HttpTarget):
         faults += errors_of(job.target)
+        faults += [
+            (f"/target/headers{step(name)}", "is the mask that answers show; send the value itself")
+            for name, value in job.target.headers.items()
+            if value == MASK
+        ]
     if faults:
         raise invalid(faults)
 

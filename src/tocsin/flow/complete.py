@@ -49,8 +49,8 @@ class Completer:
             if not others:
                 break
             others = await self._decide(items, others, answers)
-        # Where every round was lost to another writer of the same job, the worker asks again and finds out who won.
-        return [NotYours.SUPERSEDED if answer is None else answer for answer in answers]
+        # Where every round was lost to another writer of the same job, nothing is known yet about this report.
+        return [_contended() if answer is None else answer for answer in answers]
 
     async def _succeed(self, items: Sequence[Report], places: list[int], answers: list[Answer | None]) -> list[int]:
         """Move the successes; the places of those that were not held at their attempt."""
@@ -160,3 +160,13 @@ def _too_large(size: int) -> Refused:
 def _not_asked_to_cancel() -> Refused:
     detail = "the outcome `cancelled` needs a cancel request; report `released` to hand the job back"
     return Refused(422, "invalid", "Invalid request", detail, errors=(("/outcome", detail),))
+
+
+def _contended() -> Refused:
+    return Refused(
+        503,
+        "overloaded",
+        "Too many changes at once",
+        f"the job was changed by others {ROUNDS} times meanwhile; report again",
+        retry_after_s=1.0,
+    )

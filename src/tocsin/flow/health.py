@@ -13,26 +13,32 @@ SILENT_S = 5.0
 
 
 class Health:
-    """Says what keeps this process from being ready. `dispatched_s` is when the dispatcher last made a pass (elapsed seconds)."""
+    """Says what keeps this process from being ready. `dispatched_s` tells when the dispatcher last made a pass (elapsed seconds);
+    None in virtual time, where it makes passes only when it is told to."""
 
-    def __init__(self, store: Store, gap: Gap, clock: Clock, dispatched_s: Callable[[], float | None]) -> None:
+    def __init__(self, store: Store, gap: Gap, clock: Clock, dispatched_s: Callable[[], float | None] | None) -> None:
         self._store, self._gap, self._clock, self._dispatched_s = store, gap, clock, dispatched_s
-        self.recovered = False
+        self._recovered_s: float | None = None
         self.stopping = False
+
+    def recovered(self) -> None:
+        """The near tier has been rebuilt; from now on the dispatcher must make passes."""
+        self._recovered_s = self._clock.elapsed_s()
 
     async def reasons(self) -> list[str]:
         """Empty when ready; a write is tried for it."""
         found: list[str] = []
         if self.stopping:
             found.append("stopping: new work is not taken any more")
-        if not self.recovered:
+        if self._recovered_s is None:
             found.append("starting: the near tier is being rebuilt from the store")
         try:
             await self._store.ping()
             self._gap.wrote()
         except ServerUnavailable as error:
             found.append(f"the store cannot write: {error}")
-        passed = self._dispatched_s()
-        if self.recovered and passed is not None and self._clock.elapsed_s() - passed > SILENT_S:
-            found.append(f"the dispatcher has made no pass for {self._clock.elapsed_s() - passed:.0f} s")
+        if self._recovered_s is not None and self._dispatched_s is not None:
+            silent_s = self._clock.elapsed_s() - max(self._dispatched_s() or 0.0, self._recovered_s)
+            if silent_s > SILENT_S:
+                found.append(f"the dispatcher has made no pass for {silent_s:.0f} s")
         return found

@@ -39,7 +39,7 @@ MOST_FAILURES = 5
 OnStep = Callable[[str], None]
 
 # What a statement raises over the values it was given, as opposed to the state of the store.
-_BAD_ITEM = (sqlite3.Error, ValueError, TypeError, ArithmeticError, LookupError)
+_BAD_ITEM = (sqlite3.Error, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, AssertionError)
 
 
 class Crash(BaseException):
