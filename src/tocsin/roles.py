@@ -27,6 +27,7 @@ from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
+from tocsin.flow.figures import Gauger
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
@@ -164,7 +165,7 @@ async def _compose(
         Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
     )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
-    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
+    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
     claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)

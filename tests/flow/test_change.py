@@ -7,7 +7,7 @@ import pytest
 
 from tests.life.world import World
 from tocsin import wire
-from tocsin.errors import Refused
+from tocsin.errors import Refused, StoreUnavailable
 from tocsin.store.port import Beaten, Change, Fired
 from tocsin.wire import Status
 
@@ -236,3 +236,17 @@ async def test_a_masked_header_value_is_never_sent_to_another_host(any_world, ur
         await any_world.patch(job_id, target=_http(url, wire.MASK))
     assert (refused.value.status, refused.value.errors[0][0]) == (422, "/target/headers/Authorization")
     assert (await any_world.job(job_id)).definition.target.url == "https://a.example/x"
+
+
+async def test_a_run_now_that_cannot_be_parked_has_happened_all_the_same(monkeypatch):
+    """The commit stands: with a 503 the client would repeat it, and hear 409."""
+    world = World(line_limit=1)
+    await world.start()
+    await world.create()
+    job_id = await world.create(delay_s=60)
+
+    async def park(dues):
+        raise StoreUnavailable("full")
+
+    monkeypatch.setattr(world.on.store.jobs, "park", park)
+    assert (await world.run_now(job_id)).status is Status.QUEUED

@@ -85,6 +85,7 @@ class Server:
     program: Program
     url: str
     data: Path
+    token: str
 
     @property
     def port(self) -> int:
@@ -93,10 +94,10 @@ class Server:
     @property
     def environ(self) -> dict[str, str]:
         """What points the SDK and the command line at it."""
-        return {"TOCSIN_URL": self.url, "TOCSIN_TOKEN": TOKEN}
+        return {"TOCSIN_URL": self.url, "TOCSIN_TOKEN": self.token}
 
     def client(self) -> tocsin.Client:
-        return tocsin.Client(self.url, TOKEN)
+        return tocsin.Client(self.url, self.token)
 
 
 class Programs:
@@ -116,14 +117,15 @@ class Programs:
         """Start `tocsin ARGUMENTS`."""
         return self.start(name, "tocsin", *arguments, **environ)
 
-    def server(self, data: Path | None = None, *, port: int = 0, **environ: str) -> Server:
-        """Start `tocsin dev` and wait until it can be used."""
+    def server(self, data: Path | None = None, *, port: int = 0, token: str | None = TOKEN, **environ: str) -> Server:
+        """Start `tocsin dev` and wait until it can be used. Without a token it makes one."""
         data = data or self.folder / "data"
-        program = self.tocsin("server", "dev", "--port", str(port), "--data", str(data), "--token", TOKEN, **environ)
+        given = () if token is None else ("--token", token)
+        program = self.tocsin("server", "dev", "--port", str(port), "--data", str(data), *given, **environ)
         program.says("Ctrl-C stops the server")
-        found = re.search(r"address +(\S+)", program.output)
+        found = re.search(r"TOCSIN_URL=(\S+) TOCSIN_TOKEN=(\S+)", program.output)
         assert found is not None
-        return Server(program, found[1], data)
+        return Server(program, found[1], data, found[2])
 
     def worker(self, server: Server, queue: str, journal: Path, *options: str, **environ: str) -> Program:
         """Start `tocsin worker` on the handlers of `tests.processes.work`."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import signal
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
+
+import pytest
 
 import tocsin
 from tests.processes.program import Programs, Server
@@ -131,15 +135,56 @@ def test_a_stop_and_a_start_go_unnoticed_by_jobs_and_worker(programs: Programs, 
     assert worker.running
 
 
-def test_a_killed_server_leaves_no_lock_behind(programs: Programs):
-    server = programs.server()
-    with server.client() as client:
-        job = client.jobs.create(queue="q", handler="note", idempotency_key="k")
-        server.program.kill()
-        with contextlib.suppress(tocsin.ServerUnavailable):
-            client.me()
-    again = programs.server(server.data)
-    with again.client() as client:
-        # The client repeats what may have been lost, and finds the job of the first time.
-        repeated = client.jobs.create(queue="q", handler="note", idempotency_key="k")
-        assert (repeated.job_id, repeated.replayed) == (job.job_id, True)
+def test_a_killed_server_leaves_no_lock_behind_and_works_as_before(programs: Programs):
+    """Started again as a person would: with the token that it prints, and callbacks from its own executor."""
+    first = programs.server(token=None)
+    with receiving() as received:
+        with first.client() as client:
+            waiting = client.jobs.create(queue="q", url=received.url, payload=1, delay=2, idempotency_key="k")
+            first.program.kill()
+        again = programs.server(first.data, token=None)
+        assert again.token != first.token
+        with again.client() as client:
+            # The client repeats what may have been lost, and finds the job of the first time.
+            repeated = client.jobs.create(queue="q", url=received.url, payload=1, delay=2, idempotency_key="k")
+            assert (repeated.job_id, repeated.replayed) == (waiting.job_id, True)
+            wait_until(partial(succeeded, client, waiting), "the callback")
+            with pytest.raises(tocsin.Refused), tocsin.Client(again.url, first.token) as old:
+                old.me()
+    assert received.keys == [waiting.idempotency_key]
+
+
+class Received(http.server.BaseHTTPRequestHandler):
+    """Notes the idempotency key of every callback."""
+
+    def do_POST(self) -> None:
+        self.server.keys.append(self.headers["Idempotency-Key"])  # type: ignore[attr-defined]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Receiver(http.server.ThreadingHTTPServer):
+    """A receiver of callbacks on this machine."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Received)
+        self.keys: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+@contextlib.contextmanager
+def receiving() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        thread = threading.Thread(target=receiver.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.shutdown()
+            thread.join(10)

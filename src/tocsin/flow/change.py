@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, ms_of
-from tocsin.errors import Refused
+from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import checked_run_at, invalid, line_of, merged_policy
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.look import not_found
@@ -26,6 +26,7 @@ from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, JobStore
+from tocsin.telemetry import log
 
 ROUNDS = 16
 
@@ -101,11 +102,15 @@ class Changer:
         if not (await self._store.change([Change(before=job, after=after, timer=True)]))[0]:
             return False
         self._tally.moved(after.line, job.status, after.status)
-        await self._near.remove([job.job_id])
-        if after.status is Status.QUEUED:
-            await self._parker.push([due_of(after)])
-        else:
-            await self._horizon.offer([due_of(after)])
+        try:
+            await self._near.remove([job.job_id])
+            if after.status is Status.QUEUED:
+                await self._parker.push([due_of(after)])
+            else:
+                await self._horizon.offer([due_of(after)])
+        except ServerUnavailable as error:
+            # The change is durable and its timer will be found; the client must not hear that it did not happen.
+            log.warning("near_tier_not_told", jobs=1, error=str(error), next="the recheck finds it")
         return True
 
     def _queued(self, job: JobState, definition: Definition) -> JobState:
