@@ -63,10 +63,12 @@ class Quotas:
         return Limits(**{name: row.quotas.get(name, getattr(self._defaults, name)) for name in NAMES})
 
     def take_creates(self, tenant: str, limits: Limits, count: int) -> int:
-        """How many of `count` creates the tenant may make now (a bucket that holds one second's worth)."""
-        now = self._clock.elapsed_s()
-        level, at = self._tokens.get(tenant, (limits.creates_per_s, now))
-        level = min(limits.creates_per_s, level + (now - at) * limits.creates_per_s)
+        """How many of `count` creates the tenant may make now (a bucket that holds one second's worth, at least one create)."""
+        now, most = self._clock.elapsed_s(), limits.creates_per_s
+        if 0 < most < 1:
+            most = 1.0
+        level, at = self._tokens.get(tenant, (most, now))
+        level = min(most, level + (now - at) * limits.creates_per_s)
         given = min(count, int(level))
         self._tokens[tenant] = (level - given, now)
         return given
