@@ -69,6 +69,19 @@ async def test_a_held_job_is_neither_taken_early_nor_kept_for_the_size_of_the_ju
     assert [each.outcome for each in await client.jobs.attempts(job.job_id)] == ["lost"]
 
 
+@pytest.mark.parametrize("seconds", [-86_400, -3_600, -60, -10])
+async def test_a_worker_that_died_before_the_clock_stepped_back_is_noticed_in_time(server, client, seconds):
+    """Its lease ends in a time that the stepped clock shows only much later; a lease's own length is all that it may cost."""
+    job = await client.jobs.create(queue="q", handler="h", timeout_s=86_400)
+    await client.queues.claim("q", worker="w", lease_s=30)
+    await server.advance(seconds=3)
+    server.clock.step_wall(seconds)
+    await server.advance(seconds=20)
+    assert (await client.jobs.get(job.job_id)).status == "RUNNING"
+    await server.advance(seconds=40)
+    assert [each.outcome for each in await client.jobs.attempts(job.job_id)] == ["lost"]
+
+
 class Sleepy(Alarm):
     """A stage that wishes to rest until an instant that a step of the clock has made absurd."""
 

@@ -1,18 +1,19 @@
-"""Quotas: what is counted of a tenant stays small, whatever it asks for."""
+"""Quotas at the door: how many creates a second, also where that is less than one."""
 
-from tests.life.world import World
-from tocsin.flow.quotas import Limits
-from tocsin.model.job import Lane
+import pytest
+
+from tocsin.clock import ManualClock
+from tocsin.flow.quotas import Limits, Quotas
+from tocsin.flow.tally import Tally
 
 
-async def test_jobs_in_every_second_of_a_year_cost_no_more_than_those_of_a_day(monkeypatch):
-    monkeypatch.setattr("tocsin.flow.quotas.MOST_COUNTED", 10, raising=False)
-    world = World()
-    await world.start()
-    quotas, limits = world.on.quotas, Limits(precise_per_s=2)
-    now = world.clock.now_ms()
-    for second in range(100):
-        assert quotas.place("acme", limits, now + second * 1000, Lane.PRECISE) is None
-    assert len(quotas._seconds["acme"]) == 10
-    assert quotas.place("acme", limits, now, Lane.PRECISE) is None
-    assert quotas.place("acme", limits, now, Lane.PRECISE) == "precise_per_s"
+@pytest.mark.parametrize(("rate", "allowed"), [(0, 0), (0.1, 6), (0.5, 30), (1, 60), (2.5, 150)])
+def test_the_rate_of_creates_holds_over_a_minute(rate, allowed):
+    clock = ManualClock()
+    quotas, limits = Quotas(None, Tally(), clock), Limits(creates_per_s=rate)
+    quotas.take_creates("acme", limits, 1_000)
+    taken = 0
+    for _ in range(60 * 4):
+        clock.advance(0.25)
+        taken += quotas.take_creates("acme", limits, 1_000)
+    assert taken == pytest.approx(allowed, abs=1)

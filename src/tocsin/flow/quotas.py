@@ -63,9 +63,10 @@ class Quotas:
         return Limits(**{name: row.quotas.get(name, getattr(self._defaults, name)) for name in NAMES})
 
     def take_creates(self, tenant: str, limits: Limits, count: int) -> int:
-        """How many of `count` creates the tenant may make now: a bucket of one second's worth, or of one where that is less."""
-        now = self._clock.elapsed_s()
-        most = max(limits.creates_per_s, 1.0) if limits.creates_per_s else 0.0
+        """How many of `count` creates the tenant may make now (a bucket that holds one second's worth, at least one create)."""
+        now, most = self._clock.elapsed_s(), limits.creates_per_s
+        if 0 < most < 1:
+            most = 1.0
         level, at = self._tokens.get(tenant, (most, now))
         level = min(most, level + (now - at) * limits.creates_per_s)
         given = min(count, int(level))

@@ -17,7 +17,7 @@ Place = tuple[int, int, list[str]]
 
 
 class LeaseIndex:
-    """Leases by job; an older attempt never replaces a newer one."""
+    """Leases by job; an older attempt never replaces a newer one. Which clock the ends are of is the caller's matter."""
 
     def __init__(self) -> None:
         self._leases: dict[str, tuple[str, int, int]] = {}
@@ -29,7 +29,7 @@ class LeaseIndex:
         return len(self._leases)
 
     def put(self, leases: Sequence[tuple[str, int, int]]) -> None:
-        """(job, attempt, lease_until ms): remember or renew."""
+        """(job, attempt, end in ms): remember or renew."""
         held = self._leases
         last: int | None = None
         for lease in leases:

@@ -127,19 +127,25 @@ class MemoryNearTier:
     async def lines_with_room(self) -> list[Line]:
         return self._ready.lines_with_room()
 
-    # leases
+    # leases: kept on the elapsed clock, so that a step of the wall clock neither ends nor lengthens them
 
     async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
-        self._leases.put(leases)
+        offset = self._offset_ms()
+        self._leases.put([(job_id, attempt, until - offset) for job_id, attempt, until in leases])
 
     async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:
         self._leases.end(leases)
 
     async def leases_over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
-        return self._leases.over(before_ms, most)
+        return self._leases.over(before_ms - self._offset_ms(), most)
 
     async def next_lease_end(self) -> int | None:
-        return self._leases.next_end()
+        end = self._leases.next_end()
+        return None if end is None else end + self._offset_ms()
+
+    def _offset_ms(self) -> int:
+        """What the wall clock shows more than the elapsed one."""
+        return self._clock.now_ms() - round(self._clock.elapsed_s() * 1000)
 
     # all
 
