@@ -11,22 +11,20 @@ recheck, does the rest.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 
 from tests.life.disk import Disk, Fault, JobRow, KeyRow, ParkKey
-from tests.life.stepreads import StepReads
+from tests.life.steprows import StepRows
 from tests.life.stepsettings import StepSettings
 from tocsin.clock import Clock
 from tocsin.model.job import FINISHED, HELD, PENDING, JobState, decode_definition, expired, ready_score
-from tocsin.model.partition import bucket_of, partition_of
+from tocsin.model.partition import partition_of
 from tocsin.store.port import (
     FIRE,
     WATCH,
-    AttemptRecord,
     Beat,
     Beaten,
     Change,
@@ -49,17 +47,14 @@ WRITE_LIMIT_MS = 30_000
 TIMEOUT_GRACE_MS = 10_000
 _ROUNDS = 20
 
-Decide = Callable[[JobRow | None], JobRow | None]
 
-
-class StepStore(StepReads):
+class StepStore(StepRows):
     """Jobs on a `Disk`, one row at a time."""
 
     def __init__(
         self, disk: Disk, clock: Clock, partitions: int = 4, fault: Fault | None = None, *, yielding: bool = False
     ) -> None:
-        super().__init__(disk, partitions)
-        self._clock, self._fault, self._yielding = clock, fault or Fault(), yielding
+        super().__init__(disk, clock, partitions, fault or Fault(), yielding=yielding)
         self.jobs, self.settings = self, StepSettings(disk)
 
     async def ping(self) -> None:
@@ -388,43 +383,6 @@ class StepStore(StepReads):
     async def live_counts(self) -> dict[tuple[str, str, Status], int]:
         rows = [r.job for r in self._disk.jobs.values() if not r.gone and r.job.status not in FINISHED]
         return dict(Counter((job.line.tenant, job.line.queue, job.status) for job in rows))
-
-    # single rows
-
-    async def _point(self, name: str) -> None:
-        self._fault.point(name)
-        if self._yielding:
-            await asyncio.sleep(0)
-
-    async def _write_job(self, job_id: str, decide: Decide) -> JobRow | None:
-        """One conditional write of a job's row; `decide` sees the row as it is at the write, None: the condition failed."""
-        await self._point("before jobs put")
-        before = self._disk.jobs.get(job_id)
-        after = decide(before)
-        if after is None:
-            return None
-        self._disk.jobs[job_id] = after
-        for tell in self._disk.watchers:
-            tell(None if before is None else before.job, after.job)
-        await self._point("after jobs put")
-        return after
-
-    async def _put_record(self, job_id: str, record: AttemptRecord) -> None:
-        await self._point("before records put")
-        self._disk.records[job_id][record.attempt] = record
-        await self._point("after records put")
-
-    async def _add_timer(self, kind: TimerKind, job_id: str, version: int, time: int, lane: int, tenant: str) -> None:
-        await self._point("before timers put")
-        bucket = bucket_of(max(time, self._clock.now_ms()))
-        key = (bucket, int(lane), tenant, time, job_id, version)
-        self._disk.timers[partition_of(job_id, self.partitions), kind].add(key)
-        await self._point("after timers put")
-
-    async def _drop_timer(self, partition: int, kind: TimerKind, key: tuple[int, int, str, int, str, int]) -> None:
-        await self._point("before timers delete")
-        self._disk.timers[partition, kind].discard(key)
-        await self._point("after timers delete")
 
 
 def _stands(row: JobRow, before: JobState) -> bool:
