@@ -27,6 +27,7 @@ from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
+from tocsin.flow.figures import Gauger
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
@@ -56,7 +57,9 @@ from tocsin.store.sqlite import open_store as open_sqlite
 
 DEV_TENANT = "dev"
 DEV_SCOPES = ("admin", "read", "write", "work:*", "operator")
-EXECUTOR_TOKEN_ID = "embedded-executor"
+EXECUTOR_TOKEN_ID = "callbacks"
+# No tenant can have this name, so no admin finds the token among its own and deletes it: that would stop everybody's callbacks.
+EXECUTOR_TENANT = "~embedded"
 DAY_MS = 86_400_000
 
 
@@ -162,7 +165,7 @@ async def _compose(
         Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
     )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
-    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock))
+    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, lambda: loops[0].passed_at_s if loops else None)
     claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
@@ -266,7 +269,7 @@ async def executor_token(process: Process) -> str:
     """A fresh token for the executor in this process; the last start's is void."""
     text = made_token(EXECUTOR_TOKEN_ID, process.entropy)
     now = process.clock.now_ms()
-    await _replace_token(process, token_row(text, DEV_TENANT, "embedded executor", ("executor",), now))
+    await _replace_token(process, token_row(text, EXECUTOR_TENANT, "embedded executor", ("executor",), now))
     return text
 
 

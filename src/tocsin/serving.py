@@ -94,7 +94,7 @@ async def _serve(
             token, secret = (None, None) if dev is None else await prepare_dev(process, dev.token)
             async with _listening(process.app, listener), _metrics_listening(settings):
                 await process.start()
-                async with _calling(process):
+                async with _calling(process, stop):
                     gc.freeze()
                     on_ready(Serving(url=_url(listener), token=token, signing_secret=secret, data=settings.data))
                     await stop.wait()
@@ -105,13 +105,17 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _calling(process: Process) -> AsyncIterator[None]:
-    """The executor of this process, if it has one; drained at the end, before the API stops taking its reports."""
+async def _calling(process: Process, stop: asyncio.Event) -> AsyncIterator[None]:
+    """The executor of this process, if it has one; drained at the end, before the API stops taking its reports.
+
+    One that ends by itself ends the process: a server that makes no callbacks must not look well.
+    """
     if "executor" not in process.settings.roles:
         yield
         return
     executor = await embedded_executor(process)
     calling = asyncio.create_task(executor.serve())
+    calling.add_done_callback(lambda _: stop.set())
     try:
         yield
     finally:

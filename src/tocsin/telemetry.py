@@ -6,11 +6,10 @@
 | tocsin_lateness_seconds{lane} | histogram | claimed_at less the time at which the attempt was due |
 | tocsin_fire_lateness_seconds{lane} | histogram | fired less due |
 | tocsin_stage_passes_total{stage}, tocsin_stage_failures_total{stage} | counter | passes of background stages |
-| tocsin_recheck_total{found} | counter | what the recheck had to mend: offered, pushed, rescued, below_floor |
+| tocsin_recheck_total{found} | counter | jobs that the recheck looked at: offered, pushed, held; and timers below_floor |
 | tocsin_near{what} | gauge | members due, ready, in hand, leases |
 | tocsin_floor_age_seconds | gauge | how far the recheck is behind, worst partition |
 | tocsin_reports_refused_total{why} | counter | late, repeated or forged reports of workers |
-| tocsin_clock_offset_seconds | gauge | this process's clock against the store's |
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ RECHECK = Counter("tocsin_recheck", "What the recheck had to mend.", ["found"], 
 REFUSED = Counter("tocsin_reports_refused", "Workers' calls that were refused.", ["why"], registry=REGISTRY)
 NEAR = Gauge("tocsin_near", "What the near tier holds.", ["what"], registry=REGISTRY)
 FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
-CLOCK_OFFSET = Gauge("tocsin_clock_offset_seconds", "Offset to the store's clock.", registry=REGISTRY)
 LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
 FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.life.world import World
-from tocsin.errors import Refused
+from tocsin import wire
+from tocsin.errors import Refused, StoreUnavailable
 from tocsin.store.port import Beaten, Change, Fired
 from tocsin.wire import Status
 
@@ -216,3 +217,36 @@ async def test_a_cancelled_retry_does_not_come_back(any_world):
     assert (await any_world.cancel(job.job_id)).status is Status.CANCELLED
     await any_world.jump(120)
     assert await any_world.claim() == []
+
+
+def _http(url, value):
+    return {"type": "http", "url": url, "headers": {"Authorization": value}}
+
+
+async def test_a_masked_header_value_is_kept_at_the_same_host(any_world):
+    job_id = await any_world.create(delay_s=60, target=_http("https://a.example/x", "Bearer secret"))
+    job = await any_world.patch(job_id, target=_http("https://a.example/y", wire.MASK))
+    assert job.definition.target.headers == {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.parametrize("url", ["https://b.example/x", "http://a.example/x", "https://a.example:8443/x"])
+async def test_a_masked_header_value_is_never_sent_to_another_host(any_world, url):
+    job_id = await any_world.create(delay_s=60, target=_http("https://a.example/x", "Bearer secret"))
+    with pytest.raises(Refused) as refused:
+        await any_world.patch(job_id, target=_http(url, wire.MASK))
+    assert (refused.value.status, refused.value.errors[0][0]) == (422, "/target/headers/Authorization")
+    assert (await any_world.job(job_id)).definition.target.url == "https://a.example/x"
+
+
+async def test_a_run_now_that_cannot_be_parked_has_happened_all_the_same(monkeypatch):
+    """The commit stands: with a 503 the client would repeat it, and hear 409."""
+    world = World(line_limit=1)
+    await world.start()
+    await world.create()
+    job_id = await world.create(delay_s=60)
+
+    async def park(dues):
+        raise StoreUnavailable("full")
+
+    monkeypatch.setattr(world.on.store.jobs, "park", park)
+    assert (await world.run_now(job_id)).status is Status.QUEUED

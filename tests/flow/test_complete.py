@@ -4,6 +4,7 @@ import pytest
 
 from tests.life.disk import Crashed
 from tests.life.world import World
+from tocsin import wire
 from tocsin.errors import Refused, StoreUnavailable
 from tocsin.store.port import NotYours
 from tocsin.wire import Status
@@ -234,3 +235,19 @@ async def test_jobs_that_failed_together_come_back_spread(world):
     mean = len(due) / 60
     assert max(due.count(second) for second in set(due)) < 2 * mean
     assert len(set(due)) >= 55
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "retryable_failure", "fatal_failure", "released"])
+async def test_a_repeated_batch_costs_no_query_per_report(any_world, outcome, monkeypatch):
+    await any_world.try_create(count=3)
+    items = [
+        (any_world.on.tokens.read(job.lease_token), wire.Completion(outcome=outcome))
+        for job in await any_world.claim(3)
+    ]
+    first = await any_world.on.complete.complete(items)
+
+    async def attempts(job_id):
+        raise AssertionError("asked for the attempts of one job")
+
+    monkeypatch.setattr(any_world.on.store.jobs, "attempts", attempts)
+    assert await any_world.on.complete.complete(items) == first

@@ -8,6 +8,7 @@ from tests.life.disk import Crashed
 from tests.life.invariant import look
 from tests.life.world import World
 from tocsin.model.partition import bucket_of, partition_of
+from tocsin.store.port import StatePage
 from tocsin.wire import Status
 
 
@@ -214,3 +215,24 @@ async def test_an_expired_job_that_was_claimed_before_is_pushed_on(any_world):
     await any_world.settle()
     await any_world.advance(400)
     assert (await any_world.claim_one()).job_id == job_id
+
+
+async def test_a_page_of_which_nothing_can_be_read_does_not_end_the_bucket():
+    """A page may be empty and go on: what lies behind damaged rows is rechecked all the same."""
+    world = World(partitions=1)
+    await world.start()
+    job_id = await world.create()
+    await world.on.near.remove([job_id])
+    jobs, first = world.on.store.jobs, (bucket_of(world.clock.now_ms()), 0, "", 0, "", 0)
+    read = jobs.read_timers
+
+    async def damaged(partition, kind, last, after, limit, **more):
+        return (
+            StatePage(timers=[], next_key=first)
+            if after is None
+            else await read(partition, kind, last, after, limit, **more)
+        )
+
+    jobs.read_timers = damaged
+    await world.advance(121)
+    assert (await world.claim_one()).job_id == job_id

@@ -142,3 +142,25 @@ async def test_a_discarded_job_stays_dead_in_the_history_and_leaves_the_list(any
     assert (await any_world.discard()).discarded == 1
     assert (await any_world.discard()).matched == 0
     assert await any_world.claim(10) == []
+
+
+async def test_a_large_redrive_holds_one_page_at_a_time(monkeypatch):
+    monkeypatch.setattr("tocsin.flow.redrive.BATCH", 2)
+    world = World()
+    await world.start()
+    await kill(world, 5)
+    jobs, steps = world.on.store.jobs, []
+    list_dead, change = jobs.list_dead, jobs.change
+
+    async def listed(*args):
+        steps.append("list")
+        return await list_dead(*args)
+
+    async def changed(changes):
+        steps.append(f"change {len(changes)}")
+        return await change(changes)
+
+    monkeypatch.setattr(jobs, "list_dead", listed)
+    monkeypatch.setattr(jobs, "change", changed)
+    assert (await world.redrive()).redriven == 5
+    assert steps[:5] == ["list", "change 2", "list", "change 2", "list"]

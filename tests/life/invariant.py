@@ -125,6 +125,8 @@ class Ledger:
         assert after.status in REACHABLE[before.status], f"{before.status} became {after.status}: {name}"
         assert after.attempt >= before.attempt, f"attempt went from {before.attempt} to {after.attempt}: {name}"
         assert after.version >= before.version, f"version went from {before.version} to {after.version}: {name}"
+        if after.due_at != before.due_at:
+            assert after.version > before.version, f"the timer of {name} was replaced under the same version"
         assert after.definition.key_at == before.definition.key_at, f"the key of {name} has changed"
         if before.status in FINISHED:
             assert after.status is before.status, f"a finished job was revived: {name}"

@@ -63,8 +63,9 @@ class Life(RuleBasedStateMachine):
         """A world whose limits are small, so that cuts and parked jobs are common."""
         return World(seed=seed, partitions=2, due_limit=6, line_limit=4, page=3)
 
-    @initialize(seed=st.integers(0, 2**16))
-    def begin(self, seed: int) -> None:
+    @initialize(seed=st.integers(0, 2**16), flood_s=st.sampled_from((None, 0, 20, 400)), paused=st.booleans())
+    def begin(self, seed: int, flood_s: float | None, paused: bool) -> None:
+        """A few jobs, one of them running; perhaps a flood that fits neither its line nor its due set."""
         self.world = self.make_world(seed)
         self.ledger = Ledger(self.world)
         self._run(self.world.start())
@@ -72,6 +73,9 @@ class Life(RuleBasedStateMachine):
             self._got_made(self._run(self.world.try_create(tenant, delay_s=delay_s)))
         self._run(self.ledger.check(self.accepted))
         self._got(self._run(self.world.claim()), None)
+        self._run(self.world.pause(paused))
+        if flood_s is not None:
+            self._got_made(self._run(self.world.try_create(count=14, delay_s=flood_s)))
 
     # clients
 
@@ -244,7 +248,7 @@ class Life(RuleBasedStateMachine):
     def settle(self, luck: Luck) -> None:
         self._do(self.world.settle(), luck)
 
-    @rule(seconds=st.sampled_from((1, 35, 100)), luck=LUCK)
+    @rule(seconds=st.sampled_from((1, 35, 130)), luck=LUCK)
     def time_passes_and_all_runs(self, seconds: float, luck: Luck) -> None:
         self._do(self.world.advance(seconds), (luck[0], luck[1] * 8))
 

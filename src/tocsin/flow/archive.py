@@ -53,9 +53,9 @@ class Archiver(Alarm):
             self._count_at = now + COUNT_EVERY_MS
         jobs = await self._store.archive(now - self._retention_ms, BATCH)
         keys = await self._store.sweep_keys(BATCH)
-        self._quotas.forget_past()
         done = Archived(jobs, keys)
         if not done.more:
+            self._quotas.forget_past()
             self._next_at = now + EVERY_MS
         return done
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, ms_of
-from tocsin.errors import Refused
+from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import checked_run_at, invalid, line_of, merged_policy
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.look import not_found
@@ -23,8 +23,10 @@ from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
 from tocsin.model.job import PENDING, PRIORITY, Definition, JobState, Status
 from tocsin.model.spread import spread_ms
+from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, JobStore
+from tocsin.telemetry import log
 
 ROUNDS = 16
 
@@ -100,11 +102,15 @@ class Changer:
         if not (await self._store.change([Change(before=job, after=after, timer=True)]))[0]:
             return False
         self._tally.moved(after.line, job.status, after.status)
-        await self._near.remove([job.job_id])
-        if after.status is Status.QUEUED:
-            await self._parker.push([due_of(after)])
-        else:
-            await self._horizon.offer([due_of(after)])
+        try:
+            await self._near.remove([job.job_id])
+            if after.status is Status.QUEUED:
+                await self._parker.push([due_of(after)])
+            else:
+                await self._horizon.offer([due_of(after)])
+        except ServerUnavailable as error:
+            # The change is durable and its timer will be found; the client must not hear that it did not happen.
+            log.warning("near_tier_not_told", jobs=1, error=str(error), next="the recheck finds it")
         return True
 
     def _queued(self, job: JobState, definition: Definition) -> JobState:
@@ -190,9 +196,16 @@ def _same(new: Definition, old: Definition) -> bool:
 
 
 def _unmasked(new: wire.Target, old: wire.Target) -> wire.Target:
-    """Header values come back masked in answers; one that is sent back masked keeps what is stored."""
+    """Header values come back masked in answers; one that is sent back masked keeps what is stored, at the same host only:
+    who may change a job but not read its secrets must not be able to have them sent elsewhere."""
     if not isinstance(new, wire.HttpTarget) or not isinstance(old, wire.HttpTarget):
         return new
+    masked = [name for name, value in new.headers.items() if value == wire.MASK and name in old.headers]
+    if masked and host_key(new.url) != host_key(old.url):
+        detail = (
+            "the target is at another host; give the header's value anew, a masked one is kept for the same host only"
+        )
+        raise invalid(f"/target/headers/{masked[0]}", detail)
     headers = {
         name: old.headers.get(name, value) if value == wire.MASK else value for name, value in new.headers.items()
     }

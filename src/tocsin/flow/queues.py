@@ -73,6 +73,10 @@ class QueueBook:
         if cached is not None and now - cached[0] < FRESH_S:
             return cached[1]
         row = await self._settings.queue(tenant, queue)
+        newer = self._cache.get((tenant, queue))
+        if newer is not None and newer is not cached:
+            # Written while we read: a gate set from what we have read would undo a pause, until the next change.
+            return newer[1]
         if len(self._cache) > 50_000:
             self._cache.clear()
         self._cache[tenant, queue] = (now, row)

@@ -1,8 +1,8 @@
 """Quotas: what one tenant may ask of a shared installation at the door.
 
-Counted in this process, approximate, forgotten at a restart and failing open: a quota protects neighbours from a mistake, it
-is not an account. What is over the line gets 429 with the quota's name and a time to come back, or a wider window where the job
-allows that (`timing.may_widen`).
+Counted in this process, approximate, forgotten at a restart and failing open (also for jobs in more different minutes or seconds
+than are remembered of a tenant): a quota protects neighbours from a mistake, it is not an account. What is over the line gets
+429 with the quota's name and a time to come back, or a wider window where the job allows that (`timing.may_widen`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tocsin.model.job import Lane
 from tocsin.store.port import SettingsStore, TenantRow
 
 FRESH_S = 5.0
+# A tenant may have jobs in each second of a year; counting all of them would cost gigabytes.
+MOST_COUNTED = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +45,8 @@ class Quotas:
         self._defaults = defaults or Limits()
         self._limits: dict[str, tuple[float, Limits]] = {}
         self._tokens: dict[str, tuple[float, float]] = {}
-        self._minutes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-        self._seconds: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-        self._swept_s = 0.0
+        self._minutes: dict[str, dict[int, int]] = defaultdict(dict)
+        self._seconds: dict[str, dict[int, int]] = defaultdict(dict)
 
     async def limits_of(self, tenant: str) -> Limits:
         """A tenant's quotas, at most five seconds old."""
@@ -76,13 +77,13 @@ class Quotas:
         minute, second = fire_at // 60_000, fire_at // 1000
         if self._tally.waiting(tenant) >= limits.waiting_jobs:
             return "waiting_jobs"
-        if minutes[minute] >= limits.jobs_per_minute_bucket:
+        if minutes.get(minute, 0) >= limits.jobs_per_minute_bucket:
             return "jobs_per_minute_bucket"
         if lane is Lane.PRECISE:
-            if seconds[second] >= limits.precise_per_s:
+            if seconds.get(second, 0) >= limits.precise_per_s:
                 return "precise_per_s"
-            seconds[second] += 1
-        minutes[minute] += 1
+            _count(seconds, second)
+        _count(minutes, minute)
         return None
 
     def forget_past(self) -> None:
@@ -90,9 +91,7 @@ class Quotas:
         now = self._clock.now_ms()
         for counters, size in ((self._minutes, 60_000), (self._seconds, 1000)):
             for tenant in list(counters):
-                counters[tenant] = defaultdict(
-                    int, {at: count for at, count in counters[tenant].items() if at >= now // size - 1}
-                )
+                counters[tenant] = {at: count for at, count in counters[tenant].items() if at >= now // size - 1}
                 if not counters[tenant]:
                     del counters[tenant]
 
@@ -110,6 +109,11 @@ class Quotas:
         """A tenant's quotas as answers show them."""
         limits = await self.limits_of(tenant)
         return wire.Quotas(**{name: getattr(limits, name) for name in NAMES})
+
+
+def _count(counter: dict[int, int], at: int) -> None:
+    if at in counter or len(counter) < MOST_COUNTED:
+        counter[at] = counter.get(at, 0) + 1
 
 
 def over(quota: str, limit: float, retry_after_s: float) -> Refused:

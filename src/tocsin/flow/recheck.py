@@ -94,16 +94,13 @@ class Rechecker(Alarm):
     async def step(self) -> Rechecked:
         """One bounded piece of one partition that is behind."""
         last = self._last_due()
-        for partition in self._leases.owned():
-            state = self._partitions.get(partition)
-            if state is None:
-                continue
+        self._measure(last)
+        for partition, state in self._furthest_behind():
             if state.target < 0 and state.floor > last + 1:
                 # The clock has stepped back since that floor: timers are written below it, so go on from where it is now.
                 state.floor, state.below_at = last + 1, min(state.below_at, self._clock.now_ms() + BELOW_EVERY_MS)
             if state.target >= 0 or state.floor <= last:
                 return await self._piece(partition, state, last)
-        self._measure(last)
         return Rechecked()
 
     async def next_at(self) -> int | None:
@@ -116,6 +113,11 @@ class Rechecker(Alarm):
         """The newest bucket whose recheck may begin: its minute ended `delay` ago."""
         return bucket_of(self._clock.now_ms() - self._delay_ms) - 1
 
+    def _furthest_behind(self) -> list[tuple[int, _Partition]]:
+        """The owned partitions, the one with the lowest floor first: when there is more to do than time, all fall behind alike."""
+        owned = [(p, state) for p in self._leases.owned() if (state := self._partitions.get(p)) is not None]
+        return sorted(owned, key=lambda one: (one[1].target < 0, one[1].floor))
+
     async def _piece(self, partition: int, state: _Partition, last: int) -> Rechecked:
         if state.target < 0:
             self._open(state, last)
@@ -125,7 +127,7 @@ class Rechecker(Alarm):
             state.swept = void < SWEEP
             return Rechecked(void=void, more=True)
         page = await self._store.read_timers(partition, state.kind, state.target, state.key, PAGE, first_bucket=first)
-        if page.timers:
+        if page.timers or page.next_key is not None:
             state.key = await self._look(state, page.timers) or page.next_key
             if state.key is not None:
                 return Rechecked(looked=len(page.timers), more=True)

@@ -7,7 +7,7 @@ version+1, then the job. A crash in the middle leaves some jobs redriven and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from tocsin import telemetry, wire
@@ -39,7 +39,7 @@ class Redriver:
         now = self._clock.now_ms()
         gap_ms = 0.0 if body.rate_per_s is None else min(1000 / body.rate_per_s, HORIZON_MS)
         redriven = 0
-        for batch in await self._batches(wanted, body.max):
+        async for batch in self._batches(wanted, body.max):
             changes = [
                 Change(
                     before=job, after=_revived(job, now + round(min((redriven + n) * gap_ms, HORIZON_MS))), timer=True
@@ -61,7 +61,7 @@ class Redriver:
         matched = await self._store.count_dead(wanted)
         discarded = 0
         if not body.dry_run:
-            for batch in await self._batches(wanted, body.max):
+            async for batch in self._batches(wanted, body.max):
                 changes = [Change(before=job, after=job, gone=True) for job in batch]
                 won = await self._store.change(changes)
                 for change, ok in zip(changes, won, strict=True):
@@ -71,20 +71,19 @@ class Redriver:
             telemetry.DISCARDED.inc(discarded)
         return wire.Discarded(matched=matched, discarded=discarded)
 
-    async def _batches(self, wanted: DeadFilter, most: int) -> list[Sequence[JobState]]:
-        """The selected dead letters, read before any of them is changed."""
-        batches: list[Sequence[JobState]] = []
+    async def _batches(self, wanted: DeadFilter, most: int) -> AsyncIterator[Sequence[JobState]]:
+        """The selected dead letters, a page at a time, since each may carry 64 KiB. What dies again meanwhile has died later than
+        all that is still to be read, and is not met twice."""
         after: tuple[int, str] | None = None
         left = most
         while left > 0:
             page = await self._store.list_dead(wanted, after, min(BATCH, left))
             if not page:
-                break
-            batches.append(page)
+                return
             left -= len(page)
             last = page[-1]
             after = (last.finished_at or 0, last.job_id)
-        return batches
+            yield page
 
 
 def _revived(job: JobState, due_at: int) -> JobState:
