@@ -40,6 +40,6 @@ async def test_no_partition_waits_for_another_ones_newer_buckets():
         asked.append(partition)
         return await sweep(partition, *args)
 
-    world.on.store.jobs.sweep_void = swept
+    world.on.store.jobs.sweep_void = swept  # type: ignore[method-assign]
     await world.on.recheck.step()
     assert asked == [3]

@@ -233,6 +233,6 @@ async def test_a_page_of_which_nothing_can_be_read_does_not_end_the_bucket():
             else await read(partition, kind, last, after, limit, **more)
         )
 
-    jobs.read_timers = damaged
+    jobs.read_timers = damaged  # type: ignore[assignment, method-assign]
     await world.advance(121)
     assert (await world.claim_one()).job_id == job_id
