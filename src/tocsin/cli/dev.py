@@ -68,6 +68,8 @@ def _welcome(serving: Serving, *, manual: bool) -> str:
         "  curl -sS $TOCSIN_URL/v1/jobs -H \"Authorization: Bearer $TOCSIN_TOKEN\" -H 'Content-Type: application/json' \\",
         '    -d \'{"queue": "hello", "delay_s": 5, "target": {"type": "http", "url": "http://127.0.0.1:9000/"}}\'',
         "",
+        "  Something must listen on port 9000 (docs/tutorial.md has a receiver); until then the job is retried.",
+        "",
     ]
     if manual:
         lines += [

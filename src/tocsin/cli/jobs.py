@@ -13,8 +13,8 @@ from tocsin.errors import Refused, UsageError
 
 app = typer.Typer(help="Create, look at, cancel and hurry jobs.", no_args_is_help=True)
 
-Ids = Annotated[list[str], typer.Argument(metavar="JOB_ID…")]
-COLUMNS = ("job", "queue", "status", "target", "fires at", "tries", "name", "last error")
+Ids = Annotated[list[str], typer.Argument(metavar="JOB_ID")]
+COLUMNS = ("job", "queue", "status", "target", "due at", "tries", "name", "last error")
 
 
 @app.command()
@@ -174,11 +174,12 @@ def pages(
 
 
 def row(job: dict[str, Any]) -> list[object]:
-    """A job as a row under COLUMNS."""
+    """A job as a row under COLUMNS. What waits for another try is due when that comes, anything else when it fired or will."""
     target = job["target"]
     aim = target["handler"] if target["type"] == "task" else f"{target['method']} {target['url']}"
     tries = f"{job['tries']}/{job['max_attempts']}"
-    return [job["job_id"], job["queue"], job["status"], aim, job["fire_at"], tries, job["name"], job["last_error"]]
+    due_at = job["next_attempt_at"] if job["status"] == "RETRYING" else job["fire_at"]
+    return [job["job_id"], job["queue"], job["status"], aim, due_at, tries, job["name"], job["last_error"]]
 
 
 def _each(job_ids: list[str], method: str, action: str, json: bool, show: Callable[[dict[str, Any]], None]) -> None:

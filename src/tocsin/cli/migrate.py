@@ -20,7 +20,7 @@ def migrate(config: Config = None, data: Data = None, json: Json = False) -> Non
 
     settings = settings_for(config, data)
     # Opening a store migrates it under a lock, and refuses one that is newer than this version.
-    on_store(settings, lambda store: store.ping())
+    on_store(settings, lambda store: store.ping(), make=True)
     if json:
         output.as_json({"store": settings.dsn, "migrated": True})
     else:

@@ -36,10 +36,14 @@ def settings_for(config: Path | None, data: Path | None) -> Settings:
     return settings
 
 
-def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
-    """Do `work` on the store, which is closed afterwards."""
+def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]], *, make: bool = False) -> T:
+    """Do `work` on the store, which is closed afterwards. Where there is none it is made only if `make` says so."""
     from tocsin import roles
     from tocsin.clock import SystemClock
+
+    file = Path(settings.dsn.removeprefix("sqlite:"))
+    if not make and not file.exists():
+        raise TocsinError(f"there is no store in {file.parent}; tocsin migrate or the first start makes one")
 
     async def go() -> T:
         store = await roles.open_store(settings, SystemClock())
@@ -72,7 +76,7 @@ class Installation:
             quotas=body.get("quotas", {}),
             created_at=SystemClock().now_ms(),
         )
-        if not on_store(self.settings, lambda store: store.settings.put_tenant(row, create=True)):
+        if not on_store(self.settings, lambda store: store.settings.put_tenant(row, create=True), make=True):
             raise TocsinError(f"there is a tenant {row.name} already; change it with tocsin admin tenants set")
         return _tenant(row)
 
@@ -108,7 +112,9 @@ class Installation:
             raise UsageError(f"--scope {wrong[0]!r} is not a scope; there are: {allowed}")
         if not 1 <= len(name) <= 200 or not name.isprintable():
             raise UsageError("--name must be 1 to 200 characters without control characters")
-        now_ms = SystemClock().now_ms()
+        now_ms, expires_ms = SystemClock().now_ms(), _moment_ms(expires_at)
+        if expires_ms is not None and expires_ms <= now_ms:
+            raise UsageError(f"--expires-at {expires_at} must be in the future")
         token_id, text, digest = mint(SystemEntropy(), now_ms)
         row = TokenRow(
             token_id=token_id,
@@ -117,7 +123,7 @@ class Installation:
             secret_sha256=digest,
             scopes=tuple(dict.fromkeys(scopes)),
             created_at=now_ms,
-            expires_at=_moment_ms(expires_at),
+            expires_at=expires_ms,
         )
 
         async def work(store: Store) -> None:

@@ -14,7 +14,8 @@ from tocsin.errors import UsageError
 app = typer.Typer(help="Look at queues, set, pause and resume them.", no_args_is_help=True)
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
-COLUMNS = ("queue", "state", "scheduled", "ready", "running", "retrying", "dead", "oldest ready", "per s", "p50", "p99")
+COUNTS = ("scheduled", "ready", "running", "retrying", "dead")
+COLUMNS = ("queue", "state", *COUNTS, "oldest ready (s)", "done per s", "late p50 (s)", "late p99 (s)")
 
 
 @app.command("list")
@@ -114,6 +115,6 @@ def _row(queue: dict[str, Any]) -> list[object]:
     state = "paused" if queue["paused"] else "open"
     if queue["paused"] and queue["pause_note"]:
         state += f" ({queue['pause_note']})"
-    counts = [stats[name] for name in ("scheduled", "ready", "running", "retrying", "dead")]
+    counts = [stats[name] for name in COUNTS]
     times = [stats[name] for name in ("oldest_ready_s", "completed_per_s", "lateness_p50_s", "lateness_p99_s")]
     return [queue["queue"], state, *counts, *times]
