@@ -93,9 +93,7 @@ def test_a_refused_value_is_called_by_its_option_with_what_it_may_be(tocsin, ser
         problem(422, "invalid", "Invalid request", "/priority: Invalid enum value 'urgent'", errors=errors)
     ]
     _, _, err = tocsin("jobs", "create", "-q", "q", "--handler", "h", "--priority=urgent")
-    assert err == (
-        "tocsin: Invalid request: --priority: Invalid enum value 'urgent' (may be: high, normal or low) (422)\n"
-    )
+    assert err == ("tocsin: Invalid request: --priority must be high, normal or low (422)\n")
 
 
 def test_a_refused_field_that_no_option_gave_keeps_its_pointer(tocsin, server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tocsin.errors import Refused
@@ -24,7 +25,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "/retry/max_attempts": (("--max-attempts",), ""),
     "/retry/initial_backoff_s": (("--initial-backoff",), "up to 24h"),
     "/retry/max_backoff_s": (("--max-backoff",), "up to 24h"),
-    "/expires_after_s": (("--expires-after",), "above 0, to 366d"),
+    "/expires_after_s": (("--expires-after",), "above 0 and at most 366d"),
     "/tags": (("--tag",), ""),
     "/headers/Idempotency-Key": (("--idempotency-key",), ""),
     "/status": (
@@ -43,10 +44,10 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "/filter/tag": (("--tag",), "KEY=VALUE"),
     "/filter/dead_after": (("--dead-after",), _MOMENT),
     "/filter/dead_before": (("--dead-before",), _MOMENT),
-    "/rate_per_s": (("--rate",), "above 0, to 100000"),
+    "/rate_per_s": (("--rate",), "above 0 and at most 100000"),
     "/scopes": (("--scope",), "read, write, admin, work:QUEUE or work:*"),
     "/expires_at": (("--expires-at",), _MOMENT),
-    "/weight": (("--weight",), "above 0, to 1000"),
+    "/weight": (("--weight",), "above 0 and at most 1000"),
     "/quotas": (("--quota",), ""),
 }
 
@@ -54,12 +55,17 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
 def refusal(error: Refused, typed: Sequence[str]) -> str:
     """One line about what was declined. A field is called by its option where that option was typed."""
     detail, further = error.detail, []
+    if error.errors:
+        # They all follow, so how many more there are need not be said.
+        detail = re.sub(r" \(and [0-9]+ more\)$", "", detail)
     for pointer, wrong in error.errors:
         said = f"{pointer or 'the body'}: {wrong}"
         ours = _ours(pointer, wrong, typed)
         if said in detail:
             detail = detail.replace(said, ours, 1)
-        elif wrong not in detail:
+        elif detail == wrong:
+            detail = ours
+        else:
             further.append(ours)
     parts = [f"{error.title}: {detail}" if detail else error.title, *further]
     if error.status == 401:
@@ -70,13 +76,15 @@ def refusal(error: Refused, typed: Sequence[str]) -> str:
 
 
 def _ours(pointer: str, wrong: str, typed: Sequence[str]) -> str:
-    """A fault of one field, by the option that was typed for it, with what may be given where the fault alone does not say."""
+    """A fault of one field, by the option that was typed for it and, where it can be said shorter so, by what may be given."""
     field = max((known for known in _OPTIONS if _within(pointer, known)), key=len, default="")
     options, allowed = _OPTIONS.get(field, ((), ""))
     if not any(text.partition("=")[0] in options or text[:2] in options for text in typed):
         return f"{pointer or 'the body'}: {wrong}"
-    unclear = wrong.startswith(("Invalid", "Expected"))
-    return f"{options[0]}: {wrong}" + (f" (may be: {allowed})" if allowed and unclear else "")
+    # These are the words of a decoder of JSON, which speak of its types.
+    if allowed and wrong.startswith(("Invalid", "Expected")):
+        return f"{options[0]} must be {allowed}"
+    return f"{options[0]}: {wrong}"
 
 
 def _within(pointer: str, field: str) -> bool:
