@@ -16,10 +16,14 @@ app = typer.Typer(help="Look at dead letters, redrive or discard them.", no_args
 Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
 JobIds = Annotated[list[str] | None, typer.Option("--job", metavar="JOB_ID", help="This one; repeatable.")]
 All = Annotated[bool, typer.Option("--all", help="All of the queue; goes with no condition.")]
-ErrorContains = Annotated[str | None, typer.Option(help="Those whose last error contains this text.")]
+ErrorContains = Annotated[str | None, typer.Option(metavar="TEXT", help="Those whose last error contains this text.")]
 Tag = Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="Those with this tag.")]
-After = Annotated[str | None, typer.Option("--dead-after", help="Those that died after this (RFC 3339).")]
-Before = Annotated[str | None, typer.Option("--dead-before", help="Those that died before this (RFC 3339).")]
+After = Annotated[
+    str | None, typer.Option("--dead-after", metavar="TIME", help="Those that died after this (RFC 3339).")
+]
+Before = Annotated[
+    str | None, typer.Option("--dead-before", metavar="TIME", help="Those that died before this (RFC 3339).")
+]
 Most = Annotated[
     int | None,
     typer.Option("--max", min=1, max=10_000, help="At most so many.", show_default="1000; with --all no limit"),
@@ -32,7 +36,7 @@ COLUMNS = ("job", "died at", "attempts", "target", "name", "last error")
 def list_dead(
     queue: Queue,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier list ended.")] = None,
     json: Json = False,
 ) -> None:
     """List a queue's dead letters, the newest death first."""
@@ -55,7 +59,8 @@ def redrive(
     dead_after: After = None,
     dead_before: Before = None,
     rate: Annotated[
-        float | None, typer.Option(help="Start so many a second instead of all at once; then --all takes 10,000.")
+        float | None,
+        typer.Option(metavar="NUMBER", help="Start so many a second instead of all at once; then --all takes 10,000."),
     ] = None,
     most: Most = None,
     dry_run: DryRun = False,

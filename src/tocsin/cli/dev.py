@@ -20,8 +20,10 @@ def dev(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="The port (0: any free one).", show_default="8321")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder that keeps everything.", show_default=".tocsin")] = None,
-    token: Annotated[str | None, typer.Option(help="Use this token instead of a made one.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder that keeps everything.", show_default=".tocsin")
+    ] = None,
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", help="Use this token instead of a made one.")] = None,
     clock: Annotated[
         Literal["system", "manual"], typer.Option(help="manual: time stands still until POST /v1/dev/clock:advance.")
     ] = "system",

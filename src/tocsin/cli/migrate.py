@@ -10,8 +10,10 @@ import typer
 from tocsin.cli import output
 from tocsin.cli.output import Json
 
-Config = Annotated[Path | None, typer.Option(help="The file of settings.", show_default="tocsin.toml if it is there")]
-Data = Annotated[Path | None, typer.Option(help="The data folder.")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file of settings.", show_default="tocsin.toml if it is there")
+]
+Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="The data folder.")]
 
 
 def migrate(config: Config = None, data: Data = None, json: Json = False) -> None:

@@ -37,11 +37,19 @@ def get(queue: Queue, json: Json = False) -> None:
 @app.command("set")
 def set_queue(
     queue: Queue,
-    lease: Annotated[str | None, typer.Option(help="How long a claim holds without a heartbeat.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often its jobs are tried.")] = None,
-    initial_backoff: Annotated[str | None, typer.Option(help="The longest pause before the second try.")] = None,
-    max_backoff: Annotated[str | None, typer.Option(help="The longest pause before any try.")] = None,
-    default: Annotated[list[str] | None, typer.Option(help="Back to the default: lease or retry; repeatable.")] = None,
+    lease: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long a claim holds without a heartbeat.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(metavar="NUMBER", help="How often its jobs are tried.")] = None,
+    initial_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before the second try.")
+    ] = None,
+    max_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before any try.")
+    ] = None,
+    default: Annotated[
+        list[str] | None, typer.Option(metavar="SETTING", help="Back to the default: lease or retry; repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Change a queue's settings; the queue is made if there is none."""
@@ -71,8 +79,8 @@ def set_queue(
 @app.command()
 def pause(
     queue: Queue,
-    note: Annotated[str | None, typer.Option(help="Why, for whoever finds it paused.")] = None,
-    until: Annotated[str | None, typer.Option(help="Resume by itself then (RFC 3339).")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for whoever finds it paused.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Resume by itself then (RFC 3339).")] = None,
     json: Json = False,
 ) -> None:
     """Stop handing out a queue's jobs; running ones go on."""
