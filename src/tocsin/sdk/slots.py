@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -169,7 +170,7 @@ class Slots:
         except (Exception, SystemExit) as exc:
             text = _describe(exc)
             if held.stop is None:
-                log.warning("attempt %d of job %s failed: %s", held.job.attempt, held.job.job_id, text, exc_info=exc)
+                log.warning("attempt %d of job %s failed: %s", held.job.attempt, held.job.job_id, _trace(exc))
             report = reports.failed(text) if held.stop is None else _stopped(held, text)
         finally:
             held.task = None
@@ -228,6 +229,12 @@ def _stopped(held: AnyHeld, text: str | None) -> Report | None:
     if stop is Stop.HANDED_BACK:
         return reports.released(0)
     return reports.failed("the handler ended with asyncio.CancelledError, though nobody had stopped it")
+
+
+def _trace(exc: BaseException) -> str:
+    """A traceback that any log can take: what a handler puts into its error need not be encodable."""
+    text = "".join(traceback.format_exception(exc)).rstrip()
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _describe(exc: BaseException) -> str:
