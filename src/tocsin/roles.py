@@ -15,7 +15,7 @@ from pathlib import Path
 from tocsin import telemetry
 from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
-from tocsin.clock import Clock, Entropy, ManualClock, SystemEntropy
+from tocsin.clock import Clock, Entropy, ManualClock, SystemClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.errors import ConfigError
 from tocsin.executor.guard import Guard, parse_allowances

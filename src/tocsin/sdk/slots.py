@@ -240,6 +240,6 @@ def _trace(exc: BaseException) -> str:
 def _describe(exc: BaseException) -> str:
     try:
         text = str(exc)
-    except Exception:  # noqa: BLE001 - a handler's exception may be as broken as the handler
+    except Exception:
         text = "(its text cannot be shown)"
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
