@@ -2,8 +2,17 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("tocsin", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tocsin"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Handlers may raise what is no text; a report that shows it must still get from a process of tests to its parent."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report

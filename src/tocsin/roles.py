@@ -15,7 +15,7 @@ from pathlib import Path
 from tocsin import telemetry
 from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
-from tocsin.clock import Clock, Entropy, ManualClock, SystemEntropy
+from tocsin.clock import Clock, Entropy, ManualClock, SystemClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.errors import ConfigError
 from tocsin.executor.guard import Guard, parse_allowances
@@ -168,7 +168,9 @@ async def _compose(
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, None if virtual else lambda: loops[0].passed_at_s)
-    claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
+    claimer = Claimer(
+        jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy, SystemClock() if virtual else clock
+    )
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
         claim=claimer,

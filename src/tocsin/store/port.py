@@ -44,8 +44,7 @@ FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which dou
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True, gc=False):
     """A client's idempotency key: scoped by tenant, bound to one body. `body_hash` is of the parsed body (16 bytes)."""
 
     tenant: str
