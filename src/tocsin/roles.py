@@ -51,7 +51,8 @@ from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.service import Conductor, Loop, Stage
-from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.port import Store
+from tocsin.store.settings import SigningKeyRow, TenantRow, TokenRow
 from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 

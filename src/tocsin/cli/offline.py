@@ -19,7 +19,8 @@ from tocsin.errors import TocsinError, UsageError
 
 if TYPE_CHECKING:
     from tocsin.config import Settings
-    from tocsin.store.port import Store, TenantRow, TokenRow
+    from tocsin.store.port import Store
+    from tocsin.store.settings import TenantRow, TokenRow
 
 T = TypeVar("T")
 _SCOPE = re.compile(r"read|write|admin|operator|executor|work:(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,127})")
@@ -68,7 +69,7 @@ class Installation:
     def create_tenant(self, body: dict[str, Any]) -> dict[str, Any]:
         """Make a tenant of the body of `POST /v1/tenants`."""
         from tocsin.clock import SystemClock
-        from tocsin.store.port import TenantRow
+        from tocsin.store.settings import TenantRow
 
         row = TenantRow(
             name=_checked_name(body["name"]),
@@ -104,7 +105,7 @@ class Installation:
         """Make a token; the answer alone has its secret."""
         from tocsin.api.auth import mint
         from tocsin.clock import SystemClock, SystemEntropy
-        from tocsin.store.port import TokenRow
+        from tocsin.store.settings import TokenRow
 
         wrong = [scope for scope in scopes if not _SCOPE.fullmatch(scope)]
         if wrong:

@@ -28,7 +28,8 @@ from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
-from tocsin.store.port import Claimed, JobStore, SettingsStore
+from tocsin.store.port import Claimed, JobStore
+from tocsin.store.settings import SettingsStore
 
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
