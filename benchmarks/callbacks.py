@@ -72,13 +72,21 @@ def run(jobs: int = 40_000) -> dict[str, object]:
 def _executor_token(server: Server) -> str:
     """A token of scope `executor`, made offline while the server is stopped."""
     server.stop()
-    command = [sys.executable, "-m", "tocsin", "admin", "tokens", "create", "bench", "--scope", "executor", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tocsin",
+        "admin",
+        "tokens",
+        "create",
+        "dev",
+        "--name",
+        "bench",
+        "--scope",
+        "executor",
+    ]
     done = subprocess.run(
-        [*command, "--tenant", "dev", "--data", str(server.data)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
+        [*command, "--json", "--data", str(server.data)], capture_output=True, text=True, check=True, timeout=60
     )
     server.start()
     import json

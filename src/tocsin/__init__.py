@@ -38,3 +38,8 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'tocsin' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is loaded on first use is there to be completed all the same."""
+    return sorted({*globals(), *__all__})

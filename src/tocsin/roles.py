@@ -15,7 +15,7 @@ from pathlib import Path
 from tocsin import telemetry
 from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
-from tocsin.clock import Clock, Entropy, ManualClock, SystemEntropy
+from tocsin.clock import Clock, Entropy, ManualClock, SystemClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.errors import ConfigError
 from tocsin.executor.guard import Guard, parse_allowances
@@ -51,7 +51,8 @@ from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
 from tocsin.service import Conductor, Loop, Stage
-from tocsin.store.port import SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.port import Store
+from tocsin.store.settings import SigningKeyRow, TenantRow, TokenRow
 from tocsin.store.sqlite import Examination, examine
 from tocsin.store.sqlite import open_store as open_sqlite
 
@@ -168,7 +169,9 @@ async def _compose(
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, None if virtual else lambda: loops[0].passed_at_s)
-    claimer = Claimer(jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy)
+    claimer = Claimer(
+        jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy, SystemClock() if virtual else clock
+    )
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
         claim=claimer,

@@ -12,7 +12,7 @@ from tests.asgi import Http
 from tocsin import roles
 from tocsin.clock import ManualClock, SystemEntropy, datetime_of
 from tocsin.config import Settings
-from tocsin.store.port import TenantRow
+from tocsin.store.settings import TenantRow
 
 NOW_MS = 1_900_000_000_000  # 2030-03-17T17:46:40Z
 JOB: dict[str, Any] = {"queue": "mail", "target": {"type": "task", "handler": "send"}}

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 from tests.api.conftest import start
 from tocsin import roles
 from tocsin.api.openapi import description
-from tocsin.store.port import TenantRow
+from tocsin.store.settings import TenantRow
 from tocsin.wire import HORIZON_S
 
 TOKEN = "tcs_all_secret"

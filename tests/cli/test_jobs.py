@@ -139,3 +139,11 @@ def test_attempts_are_shown_with_their_lateness(tocsin, server):
     server.answers = [(200, {"items": [attempt], "next_cursor": None})]
     _, out, _ = tocsin("jobs", "attempts", "job_1")
     assert "0.013" in out or "0.012" in out
+
+
+def test_a_job_that_is_retried_is_listed_with_its_next_try(tocsin, server):
+    retrying = job(status="RETRYING", next_attempt_at="2026-12-05T04:44:44Z")
+    server.answers = [(200, {"items": [retrying], "next_cursor": None})]
+    _, out, _ = tocsin("jobs", "list")
+    assert "2026-12-05T04:44:44Z" in out
+    assert "2026-12-05T03:30:00Z" not in out

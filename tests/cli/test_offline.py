@@ -99,6 +99,22 @@ def test_a_tenant_can_be_changed_and_a_token_deleted(tocsin, folder):
             2,
             "it has no offset",
         ),
+        (
+            [
+                "admin",
+                "tokens",
+                "create",
+                "acme",
+                "--name",
+                "n",
+                "--scope",
+                "read",
+                "--expires-at",
+                "2020-01-01T00:00Z",
+            ],
+            2,
+            "must be in the future",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_and_changes_nothing(tocsin, folder, arguments, code, said):
@@ -196,3 +212,20 @@ def test_dev_is_a_whole_server(tocsin, folder, monkeypatch):
     code, _, err = tocsin("dev", "--data", str(folder))
     assert code == 2
     assert "dev is a whole server" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tenants", "list"],
+        ["tenants", "set", "acme", "--weight", "2"],
+        ["tokens", "list", "acme"],
+        ["tokens", "create", "acme", "--name", "n", "--scope", "read"],
+        ["tokens", "delete", "acme", "tok"],
+    ],
+)
+def test_what_needs_a_store_makes_none(tocsin, folder, arguments):
+    code, _, err = tocsin("admin", *arguments, "--data", str(folder))
+    assert code == 1
+    assert f"there is no store in {folder}; tocsin migrate or the first start makes one" in err
+    assert not folder.exists()

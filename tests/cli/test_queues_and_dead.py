@@ -1,5 +1,9 @@
 """`tocsin queues` and `tocsin dead`: what is sent, and what is shown."""
 
+import json
+
+import pytest
+
 from tests.cli.stand_in import job, problem
 
 STATS = {
@@ -81,7 +85,7 @@ def test_a_redrive_names_what_it_takes(tocsin, server):
         "rate_per_s": 5.0,
         "filter": {"error_contains": "boom", "tag": "a:b"},
     }
-    assert out == "2 redriven; 1 are left: repeat the command, or raise --max\n"
+    assert out == "2 redriven; 1 is left: repeat the command, or raise --max\n"
 
 
 def test_all_is_said_by_an_empty_filter(tocsin, server):
@@ -96,3 +100,33 @@ def test_single_dead_letters_are_named_by_their_ids(tocsin, server):
     _, out, _ = tocsin("dead", "redrive", "q", "--job", "job_1")
     assert server.asked[0].body == {"max": 1_000, "dry_run": False, "job_ids": ["job_1"]}
     assert out == "1 redriven\n"
+
+
+def test_all_goes_on_until_everything_is_taken(tocsin, server):
+    server.answers = [
+        (200, {"matched": 2_500 - 1_000 * n, "redriven": min(1_000, 2_500 - 1_000 * n)}) for n in range(3)
+    ]
+    _, out, _ = tocsin("dead", "redrive", "q", "--all")
+    assert out == "2500 redriven\n"
+    assert len(server.asked) == 3
+
+
+def test_all_ends_although_what_was_redriven_dies_again(tocsin, server):
+    server.answers = [(200, {"matched": 2_500, "redriven": 1_000})]
+    _, out, _ = tocsin("dead", "redrive", "q", "--all", "--json")
+    assert json.loads(out) == {"matched": 2_500, "redriven": 3_000}
+    assert len(server.asked) == 3
+
+
+def test_all_ends_when_a_call_takes_none(tocsin, server):
+    server.answers = [(200, {"matched": 3_000, "discarded": 1_000}), (200, {"matched": 2_000, "discarded": 0})]
+    _, out, _ = tocsin("dead", "discard", "q", "--all")
+    assert out == "1000 discarded; 2000 are left: repeat the command, or raise --max\n"
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("more", [["--max", "5"], ["--rate", "5"], ["--dry-run"]])
+def test_all_asks_once_where_a_number_or_a_pace_is_given(tocsin, server, more):
+    server.answers = [(200, {"matched": 20_000, "redriven": 5})]
+    tocsin("dead", "redrive", "q", "--all", *more)
+    assert len(server.asked) == 1

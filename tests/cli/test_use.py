@@ -84,7 +84,30 @@ def test_a_refusal_ends_with_one_and_names_the_fields(tocsin, server):
     server.answers = [problem(422, "invalid", "Invalid", "1 field is wrong.", errors=errors)]
     code, _, err = tocsin("jobs", "create", "-q", "!", "--handler", "h")
     assert code == 1
-    assert err == "tocsin: Invalid: 1 field is wrong; /queue: is not a name (422)\n"
+    assert err == "tocsin: Invalid: 1 field is wrong; --queue: is not a name (422)\n"
+
+
+def test_a_refused_value_is_called_by_its_option_with_what_it_may_be(tocsin, server):
+    errors = [{"pointer": "/priority", "detail": "Invalid enum value 'urgent'"}]
+    server.answers = [
+        problem(422, "invalid", "Invalid request", "/priority: Invalid enum value 'urgent'", errors=errors)
+    ]
+    _, _, err = tocsin("jobs", "create", "-q", "q", "--handler", "h", "--priority=urgent")
+    assert err == ("tocsin: Invalid request: --priority must be high, normal or low (422)\n")
+
+
+def test_a_refused_field_that_no_option_gave_keeps_its_pointer(tocsin, server):
+    errors = [{"pointer": "/name", "detail": "is not a name"}]
+    server.answers = [problem(422, "invalid", "Invalid request", "/name: is not a name", errors=errors)]
+    _, _, err = tocsin("admin", "tenants", "create", "!")
+    assert err == "tocsin: Invalid request: /name: is not a name (422)\n"
+
+
+def test_help_is_given_for_h_at_every_level(tocsin):
+    for arguments in ([], ["jobs"], ["jobs", "create"]):
+        code, out, _ = tocsin(*arguments, "-h")
+        assert code == 0
+        assert "-h, --help" in out
 
 
 def test_a_wrong_token_says_where_to_put_the_right_one(tocsin, server):

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from tests.conformance.yard import Yard
-from tocsin.store.port import QueueRow, SigningKeyRow, Store, TenantRow, TokenRow
+from tocsin.store.port import Store
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 
 def token(token_id: str, tenant: str = "acme") -> TokenRow:

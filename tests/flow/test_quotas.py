@@ -7,7 +7,7 @@ import pytest
 from tocsin.clock import ManualClock
 from tocsin.flow.quotas import Limits, Quotas
 from tocsin.flow.tally import Tally
-from tocsin.store.port import SettingsStore
+from tocsin.store.settings import SettingsStore
 
 
 @pytest.mark.parametrize(("rate", "allowed"), [(0, 0), (0.1, 6), (0.5, 30), (1, 60), (2.5, 150)])

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tocsin.model.job import JobState
-from tocsin.store.port import AttemptRecord, Due, QueueRow, SigningKeyRow, TenantRow, TimerKey, TimerKind, TokenRow
+from tocsin.store.port import AttemptRecord, Due, TimerKey, TimerKind
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 
 class Crashed(BaseException):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.life.disk import Disk
-from tocsin.store.port import QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 
 class StepSettings:

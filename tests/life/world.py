@@ -41,7 +41,8 @@ from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import JobState
 from tocsin.near.memory import MemoryNearTier
 from tocsin.service import Conductor, Stage
-from tocsin.store.port import Beaten, NotYours, QueueRow, Store
+from tocsin.store.port import Beaten, NotYours, Store
+from tocsin.store.settings import QueueRow
 
 START = datetime(2026, 12, 5, 3, 30, tzinfo=UTC)
 PARTITIONS = 4

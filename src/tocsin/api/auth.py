@@ -18,7 +18,7 @@ from tocsin.clock import Clock, Entropy
 from tocsin.errors import Refused
 from tocsin.flow.tokens import Lease
 from tocsin.model.ids import ALPHABET
-from tocsin.store.port import SettingsStore, TokenRow
+from tocsin.store.settings import SettingsStore, TokenRow
 
 FRESH_S = 5.0
 MOST_CACHED = 10_000

@@ -12,7 +12,8 @@ from tocsin.errors import Refused
 from tocsin.flow.admit import Admitted, Wanted
 from tocsin.flow.tokens import Lease
 from tocsin.model.job import JobState
-from tocsin.store.port import Beaten, JobFilter, JobPage, NotYours, QueueRow, SettingsStore
+from tocsin.store.port import Beaten, JobFilter, JobPage, NotYours
+from tocsin.store.settings import QueueRow, SettingsStore
 
 
 class Admits(Protocol):

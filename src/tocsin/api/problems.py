@@ -91,7 +91,7 @@ def invalid(faults: Iterable[Fault]) -> Refused:
     errors = tuple(faults)
     first = f"{errors[0][0] or 'the body'}: {errors[0][1]}"
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Refused(422, "invalid", "Readable but invalid", first + more, errors=errors)
+    return Refused(422, "invalid", "Invalid request", first + more, errors=errors)
 
 
 def not_found(what: str) -> Refused:

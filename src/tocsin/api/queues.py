@@ -17,7 +17,7 @@ from tocsin.api.problems import Fault, bad_cursor, invalid, not_found
 from tocsin.api.query import ListQuery
 from tocsin.clock import ms_of
 from tocsin.model.job import Retrying
-from tocsin.store.port import QueueRow
+from tocsin.store.settings import QueueRow
 
 _PLAIN = Retrying()
 

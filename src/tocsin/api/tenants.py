@@ -21,7 +21,7 @@ from tocsin.api.problems import conflict, invalid, not_found
 from tocsin.api.query import ListQuery
 from tocsin.clock import ms_of
 from tocsin.model.signing import SECRET_BYTES, new_secret
-from tocsin.store.port import SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.settings import SigningKeyRow, TenantRow, TokenRow
 
 
 async def me(desk: Desk, call: Call) -> Answer:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tocsin import wire
 from tocsin.clock import rfc3339
 from tocsin.model.job import PRIORITY_NAME, Definition, JobState, Retrying, Status, idempotency_key
-from tocsin.store.port import QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 DEFAULT_LEASE_S = 30.0
 ACTIVE_KEYS = 2

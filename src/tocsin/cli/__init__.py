@@ -17,6 +17,7 @@ import typer
 
 import tocsin
 from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, queues, reach, serve, worker
+from tocsin.cli.refusals import refusal
 from tocsin.errors import Refused, ServerUnavailable, TocsinError, UsageError
 
 __all__ = ["main"]
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _say(str(error), WRONG_USE)
     except Refused as error:
-        return _say(_refusal(error), FAILED)
+        return _say(refusal(error, args), FAILED)
     except ServerUnavailable as error:
         return _say(f"{error}; is it running? TOCSIN_URL names the server, tocsin dev starts one here", FAILED)
     except TocsinError as error:
@@ -55,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _app() -> typer.Typer:
     app = typer.Typer(
         help="Tocsin, a job scheduler: run a server, hand it work, look after it.",
+        epilog="Exit codes: 0 done; 1 refused, not found or unreachable; 2 wrong use; 130 interrupted.",
+        context_settings={"help_option_names": ["-h", "--help"]},
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -103,17 +106,6 @@ def _wrong_use(error: Any) -> int:
         print(context.get_help(), file=sys.stderr)
         return WRONG_USE
     return _say(f"{error.format_message().rstrip('.')}; see {path} --help", WRONG_USE)
-
-
-def _refusal(error: Refused) -> str:
-    parts = [f"{error.title}: {error.detail}" if error.detail else error.title]
-    # The API's own sentence often names the fields already.
-    parts += [f"{pointer or '/'}: {detail}" for pointer, detail in error.errors if detail not in error.detail]
-    if error.status == 401:
-        parts.append("set TOCSIN_TOKEN to a token of this server")
-    elif error.status == 429 and error.retry_after_s is not None:
-        parts.append(f"try again in {error.retry_after_s:g} s")
-    return "; ".join(part.rstrip(".") for part in parts) + f" ({error.status})"
 
 
 def _say(message: str, code: int) -> int:

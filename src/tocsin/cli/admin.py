@@ -26,14 +26,20 @@ tokens = typer.Typer(help="Tokens of a tenant.", no_args_is_help=True)
 app.add_typer(tenants, name="tenants")
 app.add_typer(tokens, name="tokens")
 
-Config = Annotated[Path | None, typer.Option(help="Work on the store that this file of settings names, not the API.")]
-Data = Annotated[Path | None, typer.Option(help="Work on the store in this data folder, not the API.")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Work on the store that this file of settings names, not the API.")
+]
+Data = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Work on the store in this data folder, not the API.")
+]
 Tenant = Annotated[str, typer.Argument(metavar="TENANT")]
 QuotaOption = Annotated[list[str] | None, typer.Option(metavar="NAME=NUMBER", help="A quota; repeatable.")]
 Scopes = Annotated[
     list[str],
     typer.Option(
-        "--scope", help="read, write, admin, work:QUEUE, work:*; offline also operator, executor. Repeatable."
+        "--scope",
+        metavar="SCOPE",
+        help="read, write, admin, work:QUEUE, work:*; offline also operator, executor. Repeatable.",
     ),
 ]
 
@@ -56,7 +62,9 @@ def list_tenants(config: Config = None, data: Data = None, json: Json = False) -
 @tenants.command("create")
 def create_tenant(
     tenant: Tenant,
-    weight: Annotated[float | None, typer.Option(help="Its share where tenants compete.", show_default="1")] = None,
+    weight: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Its share where tenants compete.", show_default="1")
+    ] = None,
     quota: QuotaOption = None,
     config: Config = None,
     data: Data = None,
@@ -76,7 +84,7 @@ def create_tenant(
 @tenants.command("set")
 def set_tenant(
     tenant: Tenant,
-    weight: Annotated[float | None, typer.Option(help="Its share where tenants compete.")] = None,
+    weight: Annotated[float | None, typer.Option(metavar="NUMBER", help="Its share where tenants compete.")] = None,
     quota: QuotaOption = None,
     config: Config = None,
     data: Data = None,
@@ -110,10 +118,10 @@ def list_tokens(tenant: Tenant, config: Config = None, data: Data = None, json: 
 @tokens.command("create")
 def create_token(
     tenant: Tenant,
-    name: Annotated[str, typer.Option(help="What it is for.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="What it is for.")],
     scope: Scopes,
     expires_at: Annotated[
-        str | None, typer.Option(help="RFC 3339; without it the token is good until deleted.")
+        str | None, typer.Option(metavar="TIME", help="RFC 3339; without it the token is good until deleted.")
     ] = None,
     config: Config = None,
     data: Data = None,

@@ -15,12 +15,19 @@ app = typer.Typer(help="Look at dead letters, redrive or discard them.", no_args
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
 JobIds = Annotated[list[str] | None, typer.Option("--job", metavar="JOB_ID", help="This one; repeatable.")]
-All = Annotated[bool, typer.Option("--all", help="All of the queue.")]
-ErrorContains = Annotated[str | None, typer.Option(help="Those whose last error contains this text.")]
+All = Annotated[bool, typer.Option("--all", help="All of the queue; goes with no condition.")]
+ErrorContains = Annotated[str | None, typer.Option(metavar="TEXT", help="Those whose last error contains this text.")]
 Tag = Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="Those with this tag.")]
-After = Annotated[str | None, typer.Option("--dead-after", help="Those that died after this (RFC 3339).")]
-Before = Annotated[str | None, typer.Option("--dead-before", help="Those that died before this (RFC 3339).")]
-Most = Annotated[int, typer.Option("--max", min=1, max=10_000, help="At most so many in this call.")]
+After = Annotated[
+    str | None, typer.Option("--dead-after", metavar="TIME", help="Those that died after this (RFC 3339).")
+]
+Before = Annotated[
+    str | None, typer.Option("--dead-before", metavar="TIME", help="Those that died before this (RFC 3339).")
+]
+Most = Annotated[
+    int | None,
+    typer.Option("--max", min=1, max=10_000, help="At most so many.", show_default="1000; with --all no limit"),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 COLUMNS = ("job", "died at", "attempts", "target", "name", "last error")
 
@@ -29,7 +36,7 @@ COLUMNS = ("job", "died at", "attempts", "target", "name", "last error")
 def list_dead(
     queue: Queue,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier list ended.")] = None,
     json: Json = False,
 ) -> None:
     """List a queue's dead letters, the newest death first."""
@@ -51,8 +58,11 @@ def redrive(
     tag: Tag = None,
     dead_after: After = None,
     dead_before: Before = None,
-    rate: Annotated[float | None, typer.Option(help="Start so many a second instead of all at once.")] = None,
-    most: Most = 1_000,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="NUMBER", help="Start so many a second instead of all at once; then --all takes 10,000."),
+    ] = None,
+    most: Most = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -60,7 +70,10 @@ def redrive(
     body = _selection(job, every, error_contains, tag, dead_after, dead_before, most, dry_run)
     if rate is not None:
         body["rate_per_s"] = rate
-    _act(queue, "redrive", "redriven", body, json)
+    if rate is not None and every and most is None:
+        # One call has one pace; a second one would add its own to it.
+        body["max"], most = 10_000, 10_000
+    _act(queue, "redrive", "redriven", body, json, to_the_end=every and most is None)
 
 
 @app.command()
@@ -72,13 +85,13 @@ def discard(
     tag: Tag = None,
     dead_after: After = None,
     dead_before: Before = None,
-    most: Most = 1_000,
+    most: Most = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Give dead letters up; they stay readable like finished jobs."""
     body = _selection(job, every, error_contains, tag, dead_after, dead_before, most, dry_run)
-    _act(queue, "discard", "discarded", body, json)
+    _act(queue, "discard", "discarded", body, json, to_the_end=every and most is None)
 
 
 def _selection(
@@ -88,7 +101,7 @@ def _selection(
     tag: str | None,
     dead_after: str | None,
     dead_before: str | None,
-    most: int,
+    most: int | None,
     dry_run: bool,
 ) -> dict[str, Any]:
     conditions = {
@@ -101,9 +114,10 @@ def _selection(
     if sum((bool(job_ids), every, bool(wanted))) != 1:
         # Nothing named must never mean everything.
         raise UsageError(
-            "say which: --job JOB_ID, or conditions (--error-contains, --tag, --dead-after, --dead-before), or --all"
+            "say which, in one of these ways: --job JOB_ID; conditions (--error-contains, --tag, --dead-after, --dead-before); "
+            "--all, which goes with none of them"
         )
-    body: dict[str, Any] = {"max": most, "dry_run": dry_run}
+    body: dict[str, Any] = {"max": most or 1_000, "dry_run": dry_run}
     if job_ids:
         body["job_ids"] = job_ids
     else:
@@ -117,17 +131,34 @@ def _tag(text: str | None) -> str | None:
     return None if text is None else inputs.tag(text)
 
 
-def _act(queue: str, action: str, done: str, body: dict[str, Any], json: bool) -> None:
-    reply = reach.call("POST", f"/v1/queues/{reach.part(queue)}/dead-letters:{action}", body=body)
-    if json:
-        output.raw_json(reply.body)
-        return
-    matched, acted = reply.value["matched"], reply.value[done]
-    if body["dry_run"]:
-        print(f"{matched} match; a dry run changes nothing")
-        return
+def _act(queue: str, action: str, done: str, body: dict[str, Any], json: bool, *, to_the_end: bool) -> None:
+    """Ask once, or `to_the_end`: until as many have been taken as there were at first, or a call takes none.
+
+    What dies again meanwhile adds nothing to that number, so a handler that always fails does not keep the command going.
+    """
+    reply, matched, acted = _ask(queue, action, done, body)
     left = matched - acted
-    print(f"{acted} {done}" + (f"; {left} are left: repeat the command, or raise --max" if left > 0 else ""))
+    total = acted
+    while to_the_end and not body["dry_run"] and acted and left > 0 and total < matched:
+        _, found, acted = _ask(queue, action, done, body)
+        left, total = found - acted, total + acted
+    if json:
+        if total == reply.value[done]:
+            output.raw_json(reply.body)
+        else:
+            output.as_json({"matched": matched, done: total})
+    elif body["dry_run"]:
+        print(f"{matched} match; a dry run changes nothing")
+    elif left > 0:
+        print(f"{total} {done}; {left} {'is' if left == 1 else 'are'} left: repeat the command, or raise --max")
+    else:
+        print(f"{total} {done}")
+
+
+def _ask(queue: str, action: str, done: str, body: dict[str, Any]) -> tuple[reach.Reply, int, int]:
+    """One call: its answer, how many matched before it, and how many it took."""
+    reply = reach.call("POST", f"/v1/queues/{reach.part(queue)}/dead-letters:{action}", body=body)
+    return reply, reply.value["matched"], reply.value[done]
 
 
 def _row(job: dict[str, Any]) -> list[object]:

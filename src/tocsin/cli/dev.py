@@ -20,8 +20,10 @@ def dev(
     port: Annotated[
         int | None, typer.Option(min=0, max=65_535, help="The port (0: any free one).", show_default="8321")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder that keeps everything.", show_default=".tocsin")] = None,
-    token: Annotated[str | None, typer.Option(help="Use this token instead of a made one.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The folder that keeps everything.", show_default=".tocsin")
+    ] = None,
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", help="Use this token instead of a made one.")] = None,
     clock: Annotated[
         Literal["system", "manual"], typer.Option(help="manual: time stands still until POST /v1/dev/clock:advance.")
     ] = "system",
@@ -67,6 +69,8 @@ def _welcome(serving: Serving, *, manual: bool) -> str:
         f"  export TOCSIN_URL={serving.url} TOCSIN_TOKEN={serving.token}",
         "  curl -sS $TOCSIN_URL/v1/jobs -H \"Authorization: Bearer $TOCSIN_TOKEN\" -H 'Content-Type: application/json' \\",
         '    -d \'{"queue": "hello", "delay_s": 5, "target": {"type": "http", "url": "http://127.0.0.1:9000/"}}\'',
+        "",
+        "  Something must listen on port 9000 (docs/tutorial.md has a receiver); until then the job is retried.",
         "",
     ]
     if manual:

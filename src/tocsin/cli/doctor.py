@@ -23,8 +23,10 @@ from tocsin.errors import ConfigError, TocsinError
 if TYPE_CHECKING:
     from tocsin.config import Settings
 
-Config = Annotated[Path | None, typer.Option(help="The file of settings.", show_default="tocsin.toml if it is there")]
-Data = Annotated[Path | None, typer.Option(help="The data folder.")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file of settings.", show_default="tocsin.toml if it is there")
+]
+Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="The data folder.")]
 
 MIB = 1 << 20
 # Below the first a burst of creates may fill the disk before anybody looks; below the second writes are about to fail.

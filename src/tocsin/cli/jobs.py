@@ -13,37 +13,51 @@ from tocsin.errors import Refused, UsageError
 
 app = typer.Typer(help="Create, look at, cancel and hurry jobs.", no_args_is_help=True)
 
-Ids = Annotated[list[str], typer.Argument(metavar="JOB_ID…")]
-COLUMNS = ("job", "queue", "status", "target", "fires at", "tries", "name", "last error")
+Ids = Annotated[list[str], typer.Argument(metavar="JOB_ID")]
+COLUMNS = ("job", "queue", "status", "target", "due at", "tries", "name", "last error")
 
 
 @app.command()
 def create(
-    queue: Annotated[str, typer.Option("--queue", "-q", help="The queue; it comes into being with its first job.")],
-    handler: Annotated[str | None, typer.Option(help="A task: the handler that a worker has for it.")] = None,
-    url: Annotated[str | None, typer.Option(help="A callback: the URL to call.")] = None,
-    method: Annotated[str, typer.Option(help="The callback's method.")] = "POST",
+    queue: Annotated[
+        str, typer.Option("--queue", "-q", metavar="QUEUE", help="The queue; it comes into being with its first job.")
+    ],
+    handler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A task: the handler that a worker has for it.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="A callback: the URL to call.")] = None,
+    method: Annotated[str, typer.Option(metavar="METHOD", help="The callback's method.")] = "POST",
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME:VALUE", help="A callback's header; repeatable.")
     ] = None,
     payload: Annotated[
-        str | None, typer.Option("--payload", "-p", help="JSON, @FILE, or - for standard input.")
+        str | None, typer.Option("--payload", "-p", metavar="JSON", help="JSON, @FILE, or - for standard input.")
     ] = None,
-    at: Annotated[str | None, typer.Option(help="When: RFC 3339 with an offset, 2026-12-05T09:00:00+05:30.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Or after how long: 90, 15m, 2h, 3d. Neither: now.")] = None,
-    window: Annotated[str | None, typer.Option(help="Flexible: anywhere in a window of this length.")] = None,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
-    priority: Annotated[str | None, typer.Option(help="high, normal or low.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="How long one attempt may take.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
-    initial_backoff: Annotated[str | None, typer.Option(help="The longest pause before the second try.")] = None,
-    max_backoff: Annotated[str | None, typer.Option(help="The longest pause before any try.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When: RFC 3339 with an offset, 2026-12-05T09:00:00+05:30.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Or after how long: 90, 15m, 2h, 3d. Neither: now.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Flexible: anywhere in a window of this length.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="A name for people.")] = None,
+    priority: Annotated[str | None, typer.Option(metavar="PRIORITY", help="high, normal or low.")] = None,
+    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="How long one attempt may take.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(metavar="NUMBER", help="How often it is tried.")] = None,
+    initial_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before the second try.")
+    ] = None,
+    max_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before any try.")
+    ] = None,
     expires_after: Annotated[
-        str | None, typer.Option(help="Skip it if it has not started so long after its time.")
+        str | None, typer.Option(metavar="DURATION", help="Skip it if it has not started so long after its time.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A tag; repeatable.")] = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="Creating again under this key gives the same job.")
+        str | None, typer.Option(metavar="KEY", help="Creating again under this key gives the same job.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -106,15 +120,15 @@ def get(job_ids: Ids, json: Json = False) -> None:
 
 @app.command("list")
 def list_jobs(
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Of this queue.")] = None,
-    status: Annotated[str | None, typer.Option(help="In this status, such as DEAD.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Of this queue.")] = None,
+    status: Annotated[str | None, typer.Option(metavar="STATUS", help="In this status, such as DEAD.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="With this tag; repeated: all of them.")
     ] = None,
-    created_after: Annotated[str | None, typer.Option(help="RFC 3339.")] = None,
-    created_before: Annotated[str | None, typer.Option(help="RFC 3339.")] = None,
+    created_after: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339.")] = None,
+    created_before: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list ended.")] = None,
+    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier list ended.")] = None,
     json: Json = False,
 ) -> None:
     """List jobs, newest first."""
@@ -174,11 +188,12 @@ def pages(
 
 
 def row(job: dict[str, Any]) -> list[object]:
-    """A job as a row under COLUMNS."""
+    """A job as a row under COLUMNS. What waits for another try is due when that comes, anything else when it fired or will."""
     target = job["target"]
     aim = target["handler"] if target["type"] == "task" else f"{target['method']} {target['url']}"
     tries = f"{job['tries']}/{job['max_attempts']}"
-    return [job["job_id"], job["queue"], job["status"], aim, job["fire_at"], tries, job["name"], job["last_error"]]
+    due_at = job["next_attempt_at"] if job["status"] == "RETRYING" else job["fire_at"]
+    return [job["job_id"], job["queue"], job["status"], aim, due_at, tries, job["name"], job["last_error"]]
 
 
 def _each(job_ids: list[str], method: str, action: str, json: bool, show: Callable[[dict[str, Any]], None]) -> None:

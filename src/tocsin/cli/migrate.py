@@ -10,8 +10,10 @@ import typer
 from tocsin.cli import output
 from tocsin.cli.output import Json
 
-Config = Annotated[Path | None, typer.Option(help="The file of settings.", show_default="tocsin.toml if it is there")]
-Data = Annotated[Path | None, typer.Option(help="The data folder.")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file of settings.", show_default="tocsin.toml if it is there")
+]
+Data = Annotated[Path | None, typer.Option(metavar="FOLDER", help="The data folder.")]
 
 
 def migrate(config: Config = None, data: Data = None, json: Json = False) -> None:
@@ -20,7 +22,7 @@ def migrate(config: Config = None, data: Data = None, json: Json = False) -> Non
 
     settings = settings_for(config, data)
     # Opening a store migrates it under a lock, and refuses one that is newer than this version.
-    on_store(settings, lambda store: store.ping())
+    on_store(settings, lambda store: store.ping(), make=True)
     if json:
         output.as_json({"store": settings.dsn, "migrated": True})
     else:

@@ -19,7 +19,8 @@ from tocsin.errors import TocsinError, UsageError
 
 if TYPE_CHECKING:
     from tocsin.config import Settings
-    from tocsin.store.port import Store, TenantRow, TokenRow
+    from tocsin.store.port import Store
+    from tocsin.store.settings import TenantRow, TokenRow
 
 T = TypeVar("T")
 _SCOPE = re.compile(r"read|write|admin|operator|executor|work:(\*|[A-Za-z0-9][A-Za-z0-9._-]{0,127})")
@@ -36,10 +37,14 @@ def settings_for(config: Path | None, data: Path | None) -> Settings:
     return settings
 
 
-def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
-    """Do `work` on the store, which is closed afterwards."""
+def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]], *, make: bool = False) -> T:
+    """Do `work` on the store, which is closed afterwards. Where there is none it is made only if `make` says so."""
     from tocsin import roles
     from tocsin.clock import SystemClock
+
+    file = Path(settings.dsn.removeprefix("sqlite:"))
+    if not make and not file.exists():
+        raise TocsinError(f"there is no store in {file.parent}; tocsin migrate or the first start makes one")
 
     async def go() -> T:
         store = await roles.open_store(settings, SystemClock())
@@ -64,7 +69,7 @@ class Installation:
     def create_tenant(self, body: dict[str, Any]) -> dict[str, Any]:
         """Make a tenant of the body of `POST /v1/tenants`."""
         from tocsin.clock import SystemClock
-        from tocsin.store.port import TenantRow
+        from tocsin.store.settings import TenantRow
 
         row = TenantRow(
             name=_checked_name(body["name"]),
@@ -72,7 +77,7 @@ class Installation:
             quotas=body.get("quotas", {}),
             created_at=SystemClock().now_ms(),
         )
-        if not on_store(self.settings, lambda store: store.settings.put_tenant(row, create=True)):
+        if not on_store(self.settings, lambda store: store.settings.put_tenant(row, create=True), make=True):
             raise TocsinError(f"there is a tenant {row.name} already; change it with tocsin admin tenants set")
         return _tenant(row)
 
@@ -100,7 +105,7 @@ class Installation:
         """Make a token; the answer alone has its secret."""
         from tocsin.api.auth import mint
         from tocsin.clock import SystemClock, SystemEntropy
-        from tocsin.store.port import TokenRow
+        from tocsin.store.settings import TokenRow
 
         wrong = [scope for scope in scopes if not _SCOPE.fullmatch(scope)]
         if wrong:
@@ -108,7 +113,9 @@ class Installation:
             raise UsageError(f"--scope {wrong[0]!r} is not a scope; there are: {allowed}")
         if not 1 <= len(name) <= 200 or not name.isprintable():
             raise UsageError("--name must be 1 to 200 characters without control characters")
-        now_ms = SystemClock().now_ms()
+        now_ms, expires_ms = SystemClock().now_ms(), _moment_ms(expires_at)
+        if expires_ms is not None and expires_ms <= now_ms:
+            raise UsageError(f"--expires-at {expires_at} must be in the future")
         token_id, text, digest = mint(SystemEntropy(), now_ms)
         row = TokenRow(
             token_id=token_id,
@@ -117,7 +124,7 @@ class Installation:
             secret_sha256=digest,
             scopes=tuple(dict.fromkeys(scopes)),
             created_at=now_ms,
-            expires_at=_moment_ms(expires_at),
+            expires_at=expires_ms,
         )
 
         async def work(store: Store) -> None:

@@ -14,7 +14,8 @@ from tocsin.errors import UsageError
 app = typer.Typer(help="Look at queues, set, pause and resume them.", no_args_is_help=True)
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
-COLUMNS = ("queue", "state", "scheduled", "ready", "running", "retrying", "dead", "oldest ready", "per s", "p50", "p99")
+COUNTS = ("scheduled", "ready", "running", "retrying", "dead")
+COLUMNS = ("queue", "state", *COUNTS, "oldest ready (s)", "done per s", "late p50 (s)", "late p99 (s)")
 
 
 @app.command("list")
@@ -36,11 +37,19 @@ def get(queue: Queue, json: Json = False) -> None:
 @app.command("set")
 def set_queue(
     queue: Queue,
-    lease: Annotated[str | None, typer.Option(help="How long a claim holds without a heartbeat.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="How often its jobs are tried.")] = None,
-    initial_backoff: Annotated[str | None, typer.Option(help="The longest pause before the second try.")] = None,
-    max_backoff: Annotated[str | None, typer.Option(help="The longest pause before any try.")] = None,
-    default: Annotated[list[str] | None, typer.Option(help="Back to the default: lease or retry; repeatable.")] = None,
+    lease: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long a claim holds without a heartbeat.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(metavar="NUMBER", help="How often its jobs are tried.")] = None,
+    initial_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before the second try.")
+    ] = None,
+    max_backoff: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The longest pause before any try.")
+    ] = None,
+    default: Annotated[
+        list[str] | None, typer.Option(metavar="SETTING", help="Back to the default: lease or retry; repeatable.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Change a queue's settings; the queue is made if there is none."""
@@ -70,8 +79,8 @@ def set_queue(
 @app.command()
 def pause(
     queue: Queue,
-    note: Annotated[str | None, typer.Option(help="Why, for whoever finds it paused.")] = None,
-    until: Annotated[str | None, typer.Option(help="Resume by itself then (RFC 3339).")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for whoever finds it paused.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Resume by itself then (RFC 3339).")] = None,
     json: Json = False,
 ) -> None:
     """Stop handing out a queue's jobs; running ones go on."""
@@ -114,6 +123,6 @@ def _row(queue: dict[str, Any]) -> list[object]:
     state = "paused" if queue["paused"] else "open"
     if queue["paused"] and queue["pause_note"]:
         state += f" ({queue['pause_note']})"
-    counts = [stats[name] for name in ("scheduled", "ready", "running", "retrying", "dead")]
+    counts = [stats[name] for name in COUNTS]
     times = [stats[name] for name in ("oldest_ready_s", "completed_per_s", "lateness_p50_s", "lateness_p99_s")]
     return [queue["queue"], state, *counts, *times]

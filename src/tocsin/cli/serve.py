@@ -19,7 +19,9 @@ from tocsin.errors import TocsinError
 if TYPE_CHECKING:
     from tocsin.config import Settings
 
-Config = Annotated[Path | None, typer.Option(help="The file of settings.", show_default="tocsin.toml if it is there")]
+Config = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The file of settings.", show_default="tocsin.toml if it is there")
+]
 
 
 class Role(StrEnum):

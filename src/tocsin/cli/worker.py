@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def worker(
     app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Where the tocsin.Worker is: billing.jobs:worker")],
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", help="Take these queues instead; repeatable.")
+        list[str] | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Take these queues instead; repeatable.")
     ] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=10_000, help="Handlers at once.")] = None,
     prefetch: Annotated[int | None, typer.Option(min=0, max=50_000, help="Jobs that may wait in this process.")] = None,

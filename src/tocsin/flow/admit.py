@@ -24,7 +24,7 @@ from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.quotas import Limits, Quotas, over
 from tocsin.flow.tally import Tally
-from tocsin.model.ids import keyed_id, new_ids
+from tocsin.model.ids import in_slice, new_ids, slice_of_key
 from tocsin.model.job import (
     HTTP,
     PRIORITY,
@@ -131,7 +131,7 @@ class Admitter:
             if at >= allowed:
                 answers[at] = over("creates_per_s", limits.creates_per_s, 1.0)
                 continue
-            job_id = fresh[at] if wish.key is None else keyed_id(now, self._entropy, tenant, wish.key)
+            job_id = fresh[at] if wish.key is None else in_slice(fresh[at], slice_of_key(tenant, wish.key))
             try:
                 drafts.append((at, self._draft(tenant, wish, job_id, now, policies[wish.job.queue], limits)))
             except Refused as refused:

@@ -28,7 +28,8 @@ from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
-from tocsin.store.port import Claimed, JobStore, SettingsStore
+from tocsin.store.port import Claimed, JobStore
+from tocsin.store.settings import SettingsStore
 
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
@@ -55,7 +56,10 @@ class Claimer:
         tally: Tally,
         clock: Clock,
         entropy: Entropy,
+        patience: Clock | None = None,
     ) -> None:
+        # In virtual time a client still waits in its own: its connection must be answered while the clock stands still.
+        self._patience = patience or clock
         self._store, self._near, self._queues = store, near, queues
         self._tokens, self._signing, self._tally = tokens, signing, tally
         self._clock, self._entropy = clock, entropy
@@ -111,7 +115,7 @@ class Claimer:
             self.busy -= 1
 
     async def _wait(self, wish: Pop, request: wire.ClaimRequest, lease_ms: int) -> list[Claimed]:
-        until = self._clock.elapsed_s() + request.wait_s
+        until = self._patience.elapsed_s() + request.wait_s
         while True:
             # Shielded: a client that hangs up must not leave a claim whose lease nobody watches.
             got, then = await asyncio.shield(self._take(wish, request.worker, lease_ms))
@@ -119,7 +123,7 @@ class Claimer:
                 return got
             if then is _Then.LOOK_AGAIN:
                 continue
-            left_s = until - self._clock.elapsed_s()
+            left_s = until - self._patience.elapsed_s()
             if left_s <= 0 or not await self._idle(wish, left_s):
                 return []
             wish = replace(wish, now_ms=self._clock.now_ms())
@@ -128,7 +132,10 @@ class Claimer:
         """Wait for a reason to look again; False: there will be none. Who waits is not busy."""
         self.busy -= 1
         try:
-            return await self._near.wait_ready(wish, left_s)
+            async with asyncio.timeout(left_s):
+                return await self._near.wait_ready(wish, left_s)
+        except TimeoutError:
+            return True
         finally:
             self.busy += 1
 

@@ -11,7 +11,7 @@ from tocsin.clock import Clock
 from tocsin.flow.tally import Tally
 from tocsin.model.job import Retrying, Status
 from tocsin.near.port import NearTier, QueueGate
-from tocsin.store.port import QueueRow, SettingsStore
+from tocsin.store.settings import QueueRow, SettingsStore
 from tocsin.wire import QueueStats
 
 FRESH_S = 5.0

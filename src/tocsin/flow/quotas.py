@@ -15,7 +15,7 @@ from tocsin.clock import Clock
 from tocsin.errors import Refused
 from tocsin.flow.tally import Tally
 from tocsin.model.job import Lane
-from tocsin.store.port import SettingsStore, TenantRow
+from tocsin.store.settings import SettingsStore, TenantRow
 
 FRESH_S = 5.0
 # A tenant may have jobs in each second of a year; counting all of them would cost gigabytes.

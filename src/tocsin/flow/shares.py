@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tocsin.clock import Clock
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import SettingsStore
+from tocsin.store.settings import SettingsStore
 
 EVERY_MS = 5_000
 

@@ -43,11 +43,15 @@ def new_ids(count: int, now_ms: int, entropy: Entropy) -> list[JobId]:
 
 def keyed_id(now_ms: int, entropy: Entropy, tenant: str, key: str) -> JobId:
     """A fresh ID whose slice is a hash of the tenant and the client's idempotency key."""
-    tail = entropy.bytes(_TAIL).translate(_TO_ALPHABET).decode("ascii")
-    part = slice_of_key(tenant, key)
-    low = _DIGIT[tail[2]] & 7
-    text = ALPHABET[part >> 7] + ALPHABET[(part >> 2) & 31] + ALPHABET[((part & 3) << 3) | low]
-    return JobId(PREFIX + _time_text(now_ms) + text + tail[3:])
+    return in_slice(new_ids(1, now_ms, entropy)[0], slice_of_key(tenant, key))
+
+
+def in_slice(job_id: JobId, part: int) -> JobId:
+    """The same ID in another slice."""
+    low = _DIGIT[job_id[16]] & 7
+    return JobId(
+        f"{job_id[:14]}{ALPHABET[part >> 7]}{ALPHABET[(part >> 2) & 31]}{ALPHABET[(part & 3) << 3 | low]}{job_id[17:]}"
+    )
 
 
 def slice_of_key(tenant: str, key: str) -> int:

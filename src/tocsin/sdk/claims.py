@@ -170,7 +170,7 @@ class Claimer:
             self._poll = None
         pause_s = self._backoff.next_s(min(at_least_s, 15.0))
         log.warning(
-            "%s cannot be claimed from (%s); asking again in %.1f s and for ever", self.source.name, why, pause_s
+            "%s cannot be claimed from (%s); retrying in %.2g s, until it answers", self.source.name, why, pause_s
         )
         self.connected = False
         return pause_s

@@ -6,7 +6,7 @@ Written by the event loop alone; the heartbeat thread reads a copy of the values
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tocsin.sdk.held import Held
@@ -29,6 +29,11 @@ class Tally:
     lost: int = 0
     timed_out: int = 0
     unknown_handlers: int = 0
+
+    def __str__(self) -> str:
+        """For people: `12 claimed, 11 succeeded, 1 failed`; what never happened is left out."""
+        counts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts if n or name == "claimed")
 
 
 class Hand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict, Unpack
@@ -34,8 +35,8 @@ class Details(TypedDict, total=False):
     """Any JSON value, at most 64 KiB."""
     delay: Seconds | None
     """Seconds from now. One of `delay` and `run_at`; neither means now."""
-    run_at: datetime | None
-    """An instant; it must have a time zone."""
+    run_at: datetime | str | None
+    """An instant; it must have a time zone. As text: RFC 3339."""
     window: Seconds | None
     """Start any time within so long after that: the job becomes flexible and helps to keep busy minutes free."""
     may_widen: bool
@@ -66,6 +67,8 @@ class Jobs:
     async def create(self, **job: Unpack[NewJob]) -> Job:
         """Make a job; when this returns it is durable.
 
+        Arguments: `queue`; one of `handler`, `url` (with `method`, `headers`) and `target`; `payload`; `delay` or `run_at`;
+        `window`, `may_widen`, `priority`, `retry`, `timeout_s`, `expires_after`, `tags`, `name`, `idempotency_key` (see `NewJob`).
         Without an `idempotency_key` the client makes one, so that it can repeat the request when the answer is lost.
         Raises `Refused`; `ServerUnavailable` means that it is not known whether the job was made.
         """
@@ -156,11 +159,12 @@ def _new(job: NewJob) -> dict[str, Any]:
 
 def _details(job: Details) -> dict[str, Any]:
     """The body's fields. Only what the server could not say as well is checked here."""
+    _refuse_unknown(job)
     body: dict[str, Any] = {}
     plain = ("payload", "priority", "retry", "tags", "name", "run_at")
     body.update((name, job[name]) for name in plain if name in job)  # type: ignore[literal-required]
     run_at = job.get("run_at")
-    if run_at is not None and run_at.tzinfo is None:
+    if isinstance(run_at, datetime) and run_at.tzinfo is None:
         raise UsageError(f"run_at={run_at} has no time zone, so it is not an instant; use datetime(..., tzinfo=...)")
     for name, field in (("delay", "delay_s"), ("expires_after", "expires_after_s")):
         if name in job:
@@ -175,6 +179,16 @@ def _details(job: Details) -> dict[str, Any]:
     if target is not None:
         body["target"] = target
     return body
+
+
+def _refuse_unknown(job: Details) -> None:
+    """A mistyped argument must not be ignored: a job without its time would fire at once."""
+    known = NewJob.__annotations__
+    for name in job:
+        if name not in known:
+            near = difflib.get_close_matches(name.removesuffix("_s"), known, 1) or (["run_at"] if name == "at" else [])
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise UsageError(f"{name} is not an argument of a job; {hint}there are: {', '.join(sorted(known))}")
 
 
 def _target(job: Details) -> object | None:

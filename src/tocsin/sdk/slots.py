@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -169,7 +170,7 @@ class Slots:
         except (Exception, SystemExit) as exc:
             text = _describe(exc)
             if held.stop is None:
-                log.warning("attempt %d of job %s failed: %s", held.job.attempt, held.job.job_id, text, exc_info=exc)
+                log.warning("attempt %d of job %s failed: %s", held.job.attempt, held.job.job_id, _trace(exc))
             report = reports.failed(text) if held.stop is None else _stopped(held, text)
         finally:
             held.task = None
@@ -230,9 +231,15 @@ def _stopped(held: AnyHeld, text: str | None) -> Report | None:
     return reports.failed("the handler ended with asyncio.CancelledError, though nobody had stopped it")
 
 
+def _trace(exc: BaseException) -> str:
+    """A traceback that any log can take: what a handler puts into its error need not be encodable."""
+    text = "".join(traceback.format_exception(exc)).rstrip()
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _describe(exc: BaseException) -> str:
     try:
         text = str(exc)
-    except Exception:  # noqa: BLE001 - a handler's exception may be as broken as the handler
+    except Exception:
         text = "(its text cannot be shown)"
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

@@ -20,7 +20,7 @@ a timer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, Protocol
 
@@ -30,6 +30,7 @@ from tocsin.model.job import Definition, JobState, Line
 from tocsin.model.timer import FAR as FAR
 from tocsin.model.timer import Due as Due
 from tocsin.model.timer import TimerKey as TimerKey
+from tocsin.store.settings import SettingsStore
 from tocsin.wire import Outcome, Status
 
 FIRE: Final = "fire"
@@ -44,8 +45,7 @@ FIRST_WATCH_MS = 300_000  # the distance of a job's first watch timer, which dou
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True, gc=False):
     """A client's idempotency key: scoped by tenant, bound to one body. `body_hash` is of the parsed body (16 bytes)."""
 
     tenant: str
@@ -409,92 +409,7 @@ class JobStore(Protocol):
         ...
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantRow:
-    """An isolated customer. `quotas` holds only what differs from the defaults."""
-
-    name: str
-    weight: float = 1.0
-    quotas: dict[str, float] = field(default_factory=dict)
-    created_at: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRow:
-    """A bearer token; only the SHA-256 of its secret is kept."""
-
-    token_id: str
-    tenant: str
-    name: str
-    secret_sha256: bytes
-    scopes: tuple[str, ...]
-    created_at: int
-    expires_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SigningKeyRow:
-    """A webhook signing secret (`whsec_…`). The two newest of a tenant are active."""
-
-    key_id: str
-    tenant: str
-    secret: str
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
-    """A queue's settings. None is the default."""
-
-    tenant: str
-    queue: str
-    paused: bool = False
-    pause_note: str | None = None
-    pause_until: int | None = None
-    lease_ms: int | None = None
-    max_attempts: int | None = None
-    initial_backoff_s: float | None = None
-    max_backoff_s: float | None = None
-    created_at: int = 0
-
-
-class SettingsStore(Protocol):
-    """The small tables: tenants, tokens, keys, queues, and the identity of the installation."""
-
-    async def tenants(self) -> list[TenantRow]: ...
-
-    async def put_tenant(self, row: TenantRow, *, create: bool) -> bool:
-        """Write a tenant; with `create` only where there is none (False: exists), without only where there is one."""
-        ...
-
-    async def tokens(self, tenant: str | None = None) -> list[TokenRow]: ...
-
-    async def token(self, token_id: str) -> TokenRow | None: ...
-
-    async def add_token(self, row: TokenRow) -> None: ...
-
-    async def delete_token(self, tenant: str, token_id: str) -> bool: ...
-
-    async def signing_keys(self, tenant: str) -> list[SigningKeyRow]:
-        """Newest first."""
-        ...
-
-    async def add_signing_key(self, row: SigningKeyRow) -> None: ...
-
-    async def queues(self, tenant: str | None = None) -> list[QueueRow]:
-        """By name; a queue without settings is known by its jobs and has the defaults."""
-        ...
-
-    async def queue(self, tenant: str, queue: str) -> QueueRow | None: ...
-
-    async def put_queue(self, row: QueueRow) -> None: ...
-
-    async def secret(self, name: str, fresh: bytes) -> bytes:
-        """The installation's own secret of that name (the key of lease tokens); `fresh` becomes it if there is none."""
-        ...
+# --- both -------------------------------------------------------------------------------------------------------------
 
 
 class Store(Protocol):

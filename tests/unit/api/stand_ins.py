@@ -18,7 +18,8 @@ from tocsin.flow.look import not_found
 from tocsin.flow.tokens import Lease, LeaseTokens
 from tocsin.model.ids import new_ids
 from tocsin.model.job import Definition, JobState, Lane, Line, Retrying, Status
-from tocsin.store.port import Beaten, JobPage, NewJob, QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.port import Beaten, JobPage, NewJob
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 NOW_MS = 1_900_000_000_000
 OWNER = "tcs_owner_0123456789"

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.unit.api.stand_ins import NOW_MS
-from tocsin.store.port import JobFilter, QueueRow
+from tocsin.store.port import JobFilter
+from tocsin.store.settings import QueueRow
 from tocsin.wire import Status
 
 

@@ -14,20 +14,8 @@ from tests.unit.store.conftest import Opener
 from tocsin.clock import ManualClock
 from tocsin.model.job import Line
 from tocsin.model.partition import bucket_of
-from tocsin.store.port import (
-    FIRE,
-    Beat,
-    Beaten,
-    Change,
-    DeadFilter,
-    Due,
-    Fired,
-    JobFilter,
-    NotYours,
-    Success,
-    TenantRow,
-    TokenRow,
-)
+from tocsin.store.port import FIRE, Beat, Beaten, Change, DeadFilter, Due, Fired, JobFilter, NotYours, Success
+from tocsin.store.settings import TenantRow, TokenRow
 from tocsin.store.sqlite.recent import Recent
 from tocsin.wire import Status
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tocsin.store.port import QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 from tocsin.store.sqlite.reads import Readers
 from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.rows import DAMAGE
