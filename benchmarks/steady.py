@@ -16,7 +16,9 @@ def run(rate: int = 3_000, seconds: int = 480) -> dict[str, object]:
     """`tocsin bench steady` with samples of tables, files and memory every half minute."""
     samples: list[dict[str, float]] = []
     with Server() as server:
+        # The worker may hold 1,000 jobs beside the running ones: a claim for each 64 would cost more than the jobs themselves.
         command = [sys.executable, "-m", "tocsin", "bench", "steady", "--rate", str(rate), "--seconds", str(seconds)]
+        command += ["--prefetch", "1000"]
         load = subprocess.Popen(command, env=server.environ, stdout=subprocess.PIPE, text=True)
         began = time.monotonic()
         while load.poll() is None:
