@@ -8,9 +8,9 @@ from tests.life.world import World
 from tocsin.wire import Status
 
 
-async def pile(**options):
+async def pile(partitions=2, **options):
     """A world with a line for four, and twelve jobs that are due one after another."""
-    world = World(line_limit=4, partitions=2, **options)
+    world = World(line_limit=4, partitions=partitions, **options)
     await world.start()
     await world.pause()
     ids = []
@@ -39,6 +39,14 @@ async def test_a_full_line_parks_the_rest_and_gives_them_back_in_order():
     await world.pause(False)
     assert await drain(world) == ids
     assert not any(world.disk.parked.values())
+
+
+async def test_the_order_holds_where_a_share_of_each_partition_is_read(monkeypatch):
+    # One of each of eight partitions at a time, four in a batch: the next job may stand behind a page that was full.
+    monkeypatch.setattr("tocsin.flow.park.BATCH", 4)
+    world, ids = await pile(partitions=8)
+    await world.pause(False)
+    assert await drain(world) == ids
 
 
 async def test_nothing_overtakes_what_is_parked():
