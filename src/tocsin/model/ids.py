@@ -2,11 +2,15 @@
 
     job_ 01K4XQ7Z3M 8QF 7GJ2M4Y6Q1ZT0
          └ 48 bits  └ 12 bits slice (2 characters and the upper bits of the third)
-           of ms      └ the rest is random (68 bits)
+           of ms      └ the rest is random (63 bits), but for the last character: the mark
 
 Crockford's base32 keeps the order of the bits in the order of the text, so new IDs are inserted nearly in order and lists
 "newest first" are lists by ID. The slice, not the partition, is in the ID: partition = slice x P // 4,096, so that the same
 IDs work in an installation with another number of partitions.
+
+The mark tells a schedule's jobs from the others without a look at them, so that the hot paths treat those by themselves. It is
+a hint about which path to take, never the truth about a job: that is in its definition. The IDs of a schedule's jobs are a
+function of what they stand for, their time is their occurrence's instant, and their slice is their schedule's.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ _LENGTH = len(PREFIX) + 26
 _DIGIT = {char: value for value, char in enumerate(ALPHABET)}
 _TO_ALPHABET = bytes(ord(ALPHABET[byte & 31]) for byte in range(256))
 _TAIL = 16
+SCHEDULE_PREFIX = "sch_"
+PLAIN = "0"  # no schedule's job
+OCCURRENCE = "S"  # a schedule's; nothing waits for its end
+LEADER = "L"  # a schedule's; its end may start another
 # The three characters that hold the slice: 15 bits, of which the lowest three are random.
 _SLICE_OF = {
     a + b + c: (_DIGIT[a] << 7) | (_DIGIT[b] << 2) | (_DIGIT[c] >> 3)
@@ -38,7 +46,34 @@ def new_ids(count: int, now_ms: int, entropy: Entropy) -> list[JobId]:
     """`count` fresh IDs of jobs made at `now_ms`, in random slices."""
     head = PREFIX + _time_text(now_ms)
     tails = entropy.bytes(_TAIL * count).translate(_TO_ALPHABET).decode("ascii")
-    return [JobId(head + tails[at : at + _TAIL]) for at in range(0, _TAIL * count, _TAIL)]
+    return [JobId(head + tails[at : at + _TAIL - 1] + PLAIN) for at in range(0, _TAIL * count, _TAIL)]
+
+
+def new_schedule_id(now_ms: int, entropy: Entropy, tenant: str, name: str) -> str:
+    """A fresh ID of a schedule, in the slice of its tenant and name. A schedule that is made again is another one."""
+    return SCHEDULE_PREFIX + keyed_id(now_ms, entropy, tenant, name)[len(PREFIX) :]
+
+
+def occurrence_id(
+    schedule_id: str, revision: int, at_ms: int, origin: str, *, leader: bool, request: str = ""
+) -> JobId:
+    """The ID of a schedule's job: always the same for the same (schedule, revision, instant, origin, request), in the schedule's
+    slice. An instant before 1970 counts as 1970 in the part that orders IDs."""
+    digest = blake2b(f"{schedule_id}\0{revision}\0{at_ms}\0{origin}\0{request}".encode(), digest_size=_TAIL).digest()
+    tail = digest.translate(_TO_ALPHABET).decode("ascii")
+    mark = LEADER if leader else OCCURRENCE
+    plain = JobId(PREFIX + _time_text(min(max(at_ms, 0), (1 << 48) - 1)) + tail[: _TAIL - 1] + mark)
+    return in_slice(plain, slice_of(schedule_id))
+
+
+def is_schedules(job_id: str) -> bool:
+    """Whether a job's ID says that a schedule made it."""
+    return job_id[-1] in (OCCURRENCE, LEADER)
+
+
+def is_leader(job_id: str) -> bool:
+    """Whether something may wait for the end of this job of a schedule."""
+    return job_id[-1] == LEADER
 
 
 def keyed_id(now_ms: int, entropy: Entropy, tenant: str, key: str) -> JobId:
@@ -73,6 +108,11 @@ def is_job_id(text: str) -> bool:
         and text[4] in "01234567"
         and all(c in _DIGIT for c in text[4:])
     )
+
+
+def is_schedule_id(text: str) -> bool:
+    """Whether `text` can be a schedule's ID at all."""
+    return text.startswith(SCHEDULE_PREFIX) and is_job_id(PREFIX + text[len(SCHEDULE_PREFIX) :])
 
 
 def made_at_ms(job_id: str) -> int:

@@ -114,7 +114,7 @@ class Definition(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What was asked for: the part of a job that only a PATCH changes. Stored as JSON, the payload as it was sent.
 
     `run_at` is what was asked and `key_at` the first fire time, both in milliseconds; `key_at` makes the run's idempotency key
-    and never changes.
+    and never changes. `made_at` is given where the ID does not tell it: for a schedule's job, whose ID has its occurrence's time.
     """
 
     target: Target
@@ -130,6 +130,7 @@ class Definition(Struct, frozen=True, omit_defaults=True, kw_only=True):
     schedule_id: str | None = None
     occurrence_at: int | None = None
     origin: str = "api"
+    made_at: int | None = None
 
     @property
     def timeout_ms(self) -> int:

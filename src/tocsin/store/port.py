@@ -1,7 +1,7 @@
 """The store port: the record of truth, as the flow sees it.
 
-Every adapter (SQLite, PostgreSQL, later a wide-column store) implements `JobStore` and `SettingsStore` and passes the suite
-in `tests/conformance/`. The rules that hold for all of them:
+Every adapter (SQLite, PostgreSQL, later a wide-column store) implements `JobStore`, `ScheduleStore` and `SettingsStore` and passes
+the suite in `tests/conformance/`. The rules that hold for all of them:
 
 - **Every item of a batch stands alone.** A batch is an economy, never a transaction: each item concerns one job in one
   partition, is a conditional write on its own rows in the order given below, and has its own answer in the same order as
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -32,6 +32,9 @@ from tocsin.model.timer import Due as Due
 from tocsin.model.timer import TimerKey as TimerKey
 from tocsin.store.settings import SettingsStore
 from tocsin.wire import Outcome, Status
+
+if TYPE_CHECKING:
+    from tocsin.store.schedules import ScheduleStore
 
 FIRE: Final = "fire"
 WATCH: Final = "watch"
@@ -54,7 +57,7 @@ class Key(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NewJob(Struct, frozen=True, kw_only=True, gc=False):
-    """A job to be created, SCHEDULED, or QUEUED if it is due already (`queued`)."""
+    """A job to be created, SCHEDULED, or QUEUED if it is due already (`queued`). `schedule_id` is the definition's."""
 
     job_id: str
     line: Line
@@ -65,6 +68,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     definition: str
     expires_at: int | None = None
     key: Key | None = None
+    schedule_id: str | None = None
 
 
 class Made(Enum):
@@ -409,14 +413,17 @@ class JobStore(Protocol):
         ...
 
 
-# --- both -------------------------------------------------------------------------------------------------------------
+# --- all three ------------------------------------------------------------------------------------------------------------
 
 
 class Store(Protocol):
-    """A connected store: both halves and its life."""
+    """A connected store: its parts and its life."""
 
     @property
     def jobs(self) -> JobStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
 
     @property
     def settings(self) -> SettingsStore: ...

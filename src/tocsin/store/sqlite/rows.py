@@ -79,6 +79,7 @@ def job_state(record: str, doc: str, line: Callable[[int], Line], unreadable: Un
         return None
     try:
         row = _ROW.decode(record)
+        definition = decode_definition(doc)
         return JobState(
             job_id=row.job_id,
             line=line(row.line_id),
@@ -89,7 +90,7 @@ def job_state(record: str, doc: str, line: Callable[[int], Line], unreadable: Un
             tries=row.tries,
             due_at=row.due_at,
             fire_at=row.fire_at,
-            created_at=made_at_ms(row.job_id),
+            created_at=made_at_ms(row.job_id) if definition.made_at is None else definition.made_at,
             queued_at=row.queued_at,
             started_at=row.started_at,
             claimed_at=row.claimed_at,
@@ -105,7 +106,7 @@ def job_state(record: str, doc: str, line: Callable[[int], Line], unreadable: Un
             progress=_bytes(row.progress),
             result=_bytes(row.result),
             outcome=None if row.outcome is None else codes.OUTCOME[row.outcome],
-            definition=decode_definition(doc),
+            definition=definition,
         )
     except DAMAGE as exc:
         unreadable.note(record.partition(",")[0].strip('["'), exc)
