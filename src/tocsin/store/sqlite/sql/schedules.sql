@@ -19,12 +19,14 @@ CROSS JOIN schedules AS s ON s.tenant_id = asked.tenant_id AND s.name = asked.na
 
 -- name: step
 -- An ordinary step: nothing but the row's serial, look_at and state changes. Each row: number, serial as it was read, revision,
--- status, spec_hash, look_at, state.
-WITH told (number, serial, revision, status, spec_hash, look_at, state) AS (
-    VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7})]]
-)
+-- status, spec_hash, look_at, state. (Python counts the rows of a statement that begins with UPDATE only, not with WITH.)
 UPDATE schedules SET serial = told.serial + 1, look_at = told.look_at, state = told.state
-FROM told
+FROM (
+    WITH told (number, serial, revision, status, spec_hash, look_at, state) AS (
+        VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7})]]
+    )
+    SELECT number, serial, revision, status, spec_hash, look_at, state FROM told
+) AS told
 WHERE schedules.number = told.number AND schedules.serial = told.serial AND schedules.revision = told.revision
     AND schedules.status = told.status AND schedules.spec_hash = told.spec_hash;
 
