@@ -28,6 +28,7 @@ Field = Literal["minute", "hour", "day of month", "month", "day of week", "expre
 MINUTES_A_DAY = 1_440
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _LAST_DAY = date.max.toordinal()
+_CYCLE_DAYS = 146_097  # 400 years, after which dates fall on the same weekdays again
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -171,6 +172,10 @@ class Cron:
 
     def _days_between(self, low: int, high: int) -> int:
         """How many days of [low, high) match."""
+        cycles = (high - low) // _CYCLE_DAYS
+        if cycles > 1:
+            middle = low + cycles * _CYCLE_DAYS
+            return cycles * self._days_between(low, low + _CYCLE_DAYS) + self._days_between(middle, high)
         total = 0
         while low < high:
             at = date.fromordinal(low)
