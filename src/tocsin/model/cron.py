@@ -9,7 +9,7 @@ this module hands it only what it reads as crontab(5) does. It would take six fi
 and knows no macros.
 
 A *local minute* is a number here: whole minutes from 1970-01-01 00:00 of a clock on the wall, whatever its zone. Which instants they
-are is `model/timing.py`'s. Everything is pure and safe to share; no call takes longer than a walk over 40 years of months.
+are is for `model/timing.py` to say. Everything is pure and safe to share.
 """
 
 from __future__ import annotations
@@ -203,8 +203,7 @@ class _Rule(NamedTuple):
     low: int
     high: int
     names: tuple[str, ...]
-    # The smallest and the largest are what a reader writes: 7 is read as Sunday but `*` ends at Saturday.
-    every: str
+    allowed: str  # in words, for messages
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -255,7 +254,9 @@ def _parse(text: str) -> Cron:
         sets = CronSim(read, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError:
         # All else was refused above: no month of the field has such a day.
-        raise CronError("day of month", _NEVER) from None
+        raise CronError(
+            "day of month", "it never comes: none of the months given has such a day; give a day that one of them has"
+        ) from None
     days, months = _sorted(sets.days), _sorted(sets.months)
     weekdays = tuple(sorted({day % 7 for day in sets.weekdays if isinstance(day, int)}))
     minutes, hours = _sorted(sets.minutes), _sorted(sets.hours)
@@ -275,9 +276,6 @@ def _parse(text: str) -> Cron:
         _month_bits=_bits(months),
         _weekday_bits=tuple(_bits(day for day in range(31) if (first + day) % 7 in weekdays) for first in range(7)),
     )
-
-
-_NEVER = "it never comes: none of the months given has such a day; give a day that one of them has"
 
 
 def _fields(text: str) -> list[str]:
@@ -309,9 +307,7 @@ def _macro(fields: list[str]) -> list[str]:
     if word == "@every":
         raise CronError("expression", "`@every` is not cron: give the interval as `every_s` instead")
     if word == "@reboot":
-        raise CronError(
-            "expression", "`@reboot` names no time, and this service never starts anew: give five fields or `@daily`"
-        )
+        raise CronError("expression", "`@reboot` names no time: give five fields, or one such as `@daily`")
     if word.lower() in _MACROS:
         raise CronError("expression", f"write `{word.lower()}`, in small letters and alone")
     known = ", ".join(_MACROS)
@@ -364,7 +360,7 @@ def _value(rule: _Rule, text: str) -> int:
     if text.isascii() and text.isdigit():
         if _DIGITS.fullmatch(text) and rule.low <= int(text) <= rule.high:
             return int(text)
-        raise CronError(rule.name, f"{_shown(text)} is out of range: {rule.every}")
+        raise CronError(rule.name, f"{_shown(text)} is out of range: {rule.allowed}")
     if rule.names and text[:3].lower() in rule.names and text.isascii() and text.isalpha():
         raise CronError(
             rule.name, f"{_shown(text)} is not a name here: names have three letters, write `{text[:3].lower()}`"
@@ -373,7 +369,7 @@ def _value(rule: _Rule, text: str) -> int:
         if extension.fullmatch(text):
             raise CronError(rule.name, way_out)
     raise CronError(
-        rule.name, f"{_shown(text)} is not a value: write {rule.every}, `*`, or lists, ranges and steps of them"
+        rule.name, f"{_shown(text)} is not a value: write {rule.allowed}, `*`, or lists, ranges and steps of them"
     )
 
 
