@@ -78,7 +78,6 @@ def days_of(cron: Cron) -> str:
     return _days(cron, daily=False)
 
 
-
 def _around_the_clock(minutes: Sequence[int]) -> str:
     pace = _pace(minutes)
     if pace is not None:
@@ -126,14 +125,15 @@ def _clock(hour: int, minute: int) -> str:
     return f"{hour:02d}:{minute:02d}"
 
 
-
 def _days(cron: Cron, *, daily: bool) -> str:
     """`daily`: say "every day" too."""
     days, months = sorted(cron.days), sorted(cron.months)
     week = sorted((weekday + 6) % 7 for weekday in cron.weekdays)  # 0 is Monday
     in_months = "" if len(months) == 12 else f"in {_month_names(months)}"
     if cron.day_restricted and cron.weekday_restricted:
-        on_days = "on any day of the month" if len(days) == 31 else f"on {_plural('day', days)} {numbers(days)} of the month"
+        on_days = (
+            "on any day of the month" if len(days) == 31 else f"on {_plural('day', days)} {numbers(days)} of the month"
+        )
         either = f"{on_days} or on {_a_weekday(week)}"
         if len(days) == 31 or len(week) == 7:
             either += ", so every day"
@@ -175,7 +175,6 @@ def _left_out(week: Sequence[int]) -> str:
 
 def _month_names(months: Sequence[int]) -> str:
     return numbers(months, lambda month: MONTHS[month - 1], cut=False)
-
 
 
 def numbers(values: Sequence[int], say: Callable[[int], str] = str, *, cut: bool = True) -> str:

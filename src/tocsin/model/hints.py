@@ -63,7 +63,9 @@ def interval_hints(every_s: float) -> list[str]:
     """What to know about an interval."""
     if every_s % 86_400:
         return []
-    return ["This follows elapsed time, not the wall clock: where clocks change, its time of day moves. For a time of day use cron."]
+    return [
+        "This follows elapsed time, not the wall clock: where clocks change, its time of day moves. For a time of day use cron."
+    ]
 
 
 def _about_day_fields(cron: Cron) -> Iterator[str]:
@@ -99,7 +101,7 @@ def _about_missing_days(cron: Cron, zone: tzinfo, now_ms: int) -> Iterator[str]:
         if day == 29 and 2 in cron.months:
             names = ["February outside leap years"]
         if names:
-            parts.append(f"{'day ' if parts else 'Day '}{day} is missing in {listed(names)}")
+            parts.append(f"{'day' if parts else 'Day'} {day} {'' if parts else 'is missing '}in {listed(names)}")
     if parts:
         yield f"{listed(parts)}: nothing runs for it there. Days 1 to 28 are in every month."
 
@@ -141,10 +143,10 @@ def _of_gap(zone: tzinfo, change: _Change, times: Sequence[datetime]) -> str:
     if len(times) == 1:
         what = f"{first:%H:%M} does not exist that day, and it runs once at {resumed} instead"
     else:
-        what = f"its {len(times)} times from {first:%H:%M} to {times[-1]:%H:%M} do not exist that day, and one run at {resumed} stands for them"
+        what = f"{_span(times)} do not exist that day, and one run at {resumed} stands for them"
     return (
-        f"On {change.old:%Y-%m-%d} the clocks of {zone} go forward from {change.old:%H:%M} to {resumed}: {what}. "
-        f"A time before {change.old:%H:%M} or from {change.new:%H:%M} on avoids that."
+        f"On {change.old:%Y-%m-%d} the clocks of {zone} go forward from {change.old:%H:%M} to {resumed}: {what}."
+        f"{_avoided(change.old, change.new)}"
     )
 
 
@@ -154,16 +156,29 @@ def _of_repeat(zone: tzinfo, change: _Change, times: Sequence[datetime]) -> str:
     if len(times) == 1:
         what = f"{first:%H:%M} comes twice, and it runs once, the first time ({once})"
     else:
-        what = f"its {len(times)} times from {first:%H:%M} to {times[-1]:%H:%M} come twice, and each runs once, the first time (from {once} on)"
+        what = f"{_span(times)} come twice, and each runs once, the first time (from {once} on)"
     return (
-        f"On {first:%Y-%m-%d} the clocks of {zone} go back from {_time(change.old, first)} to {_time(change.new, first)}: {what}. "
-        f"A time before {change.new:%H:%M} or from {change.old:%H:%M} on avoids that."
+        f"On {first:%Y-%m-%d} the clocks of {zone} go back from {_time(change.old, first)} to {_time(change.new, first)}: {what}."
+        f"{_avoided(change.new, change.old)}"
     )
+
+
+def _span(times: Sequence[datetime]) -> str:
+    return f"its {len(times)} times from {times[0]:%H:%M} to {times[-1]:%H:%M}"
 
 
 def _time(moment: datetime, seen: datetime) -> str:
     """The time of day, with the date where it is another one than `seen`'s."""
     return f"{moment:%H:%M}" if moment.date() == seen.date() else f"{moment:%H:%M on %Y-%m-%d}"
+
+
+def _avoided(first: datetime, end: datetime) -> str:
+    """Which times of the day lie outside [first, end)."""
+    sides = [f"before {first:%H:%M}"] if first.hour or first.minute else []
+    sides += [f"from {end:%H:%M} on"] if end.hour or end.minute else []
+    if end - first >= timedelta(days=1) or not sides:
+        return ""
+    return f" A time {' or '.join(sides)} avoids that."
 
 
 def _times_between(cron: Cron, first: datetime, end: datetime) -> list[datetime]:
@@ -215,12 +230,12 @@ def _about_uneven_steps(cron: Cron) -> Iterator[str]:
         return
     if hour == "*" and (step := _uneven(minute, 60)):
         yield (
-            f"{minute} starts again with every hour (minute {numbers(sorted(cron.minutes))}). "
+            f"{minute} starts again with every hour, at {_minutes(sorted(cron.minutes))}. "
             f"For an even pace of {step} minutes take an interval: every_s {step * 60}."
         )
     elif len(cron.minutes) == 1 and (step := _uneven(hour, 24)):
         yield (
-            f"{hour} starts again with every day (hour {numbers(sorted(cron.hours))}). "
+            f"{hour} starts again with every day (hours {numbers(sorted(cron.hours))}). "
             f"For an even pace of {step} hours take an interval: every_s {step * 3600}."
         )
 
@@ -253,9 +268,13 @@ def _about_crowds(cron: Cron, zone: tzinfo, crowd: Sequence[int] | None) -> Iter
         return
     _, *others = _fields(cron)
     yield (
-        f"Many schedules run at minute {numbers(crowded)}. If yours need not, minute {numbers(best)} is quieter: "
+        f"Many schedules run at {_minutes(crowded)}. If yours need not, {_minutes(best)} {'is' if len(best) == 1 else 'are'} quieter: "
         f"{' '.join([_minute_field(best), *others])}"
     )
+
+
+def _minutes(minutes: Sequence[int]) -> str:
+    return f"{'minute' if len(minutes) == 1 else 'minutes'} {numbers(minutes)}"
 
 
 def _minute_field(minutes: Sequence[int]) -> str:
