@@ -45,7 +45,7 @@ _STRETCHES = 3
 
 def explain(cron: Cron, zone_name: str) -> str:
     """When `cron` runs, such as "At 02:00, Monday to Friday, in Asia/Kolkata"."""
-    minutes, hours = sorted(cron.minutes), sorted(cron.hours)
+    minutes, hours = cron.minutes, cron.hours
     # Hours 0-23 without a star are all hours of the wall clock, which is another thing in a repeated hour.
     around_the_clock = len(hours) == 24 and cron.follows_elapsed_time
     time = _around_the_clock(minutes) if around_the_clock else _time_of_day(minutes, hours)
@@ -127,7 +127,7 @@ def _clock(hour: int, minute: int) -> str:
 
 def _days(cron: Cron, *, daily: bool) -> str:
     """`daily`: say "every day" too."""
-    days, months = sorted(cron.days), sorted(cron.months)
+    days, months = cron.days, cron.months
     week = sorted((weekday + 6) % 7 for weekday in cron.weekdays)  # 0 is Monday
     in_months = "" if len(months) == 12 else f"in {_month_names(months)}"
     if cron.day_restricted and cron.weekday_restricted:
