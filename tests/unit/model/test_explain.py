@@ -195,13 +195,13 @@ def days_that_match(days, weekdays, rule):
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(crons())
 def test_a_sentence_says_exactly_what_the_fields_mean(cron):
     assert read(explain(cron, "Europe/London")) == meaning(cron)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(crons(), st.integers(0, 4), st.data())
 def test_schedules_that_differ_in_a_field_get_different_sentences(cron, which, data):
     parts = cron.text.split()
