@@ -36,7 +36,7 @@ The record of truth is the store; the near tier can be lost at any time. Writes 
 | rescue | as complete, with the outcome `lost` or `timed_out` | seen again |
 | recheck | watch timers, then exactly the timers that were read go | read again |
 | park | park row; unpark: push, watch timer, then the row goes | pushed again; parked again |
-| recur, follow | the schedule's row, conditional on its serial, and with it all that the step brings; then the near tier | a move is whole or not at all; its timers are found |
+| recur, follow | the schedule's row with all that the step brings; then the near tier | whole or not at all; its timers are found |
 | define, direct, intervene | as recur | the client repeats: an upsert by name, a trigger by its key |
 | sweep | as recur | the next sweep looks again |
 | archive | rows of old jobs go, bounded | continued |
