@@ -297,6 +297,15 @@ async def test_the_same_skip_again_replaces(yard: Yard) -> None:
     assert await yard.schedules.skips(row.schedule_id, None, 10) == [longest]
 
 
+async def test_old_skips_are_archived(yard: Yard) -> None:
+    row, _ = await yard.begun(at_in_ms=MINUTE_MS)
+    old = [skip(row, number, recorded_at=yard.now + number % 10) for number in range(1_200)]
+    await yard.schedules.add_skips(old)
+    assert await yard.jobs.archive(yard.now + 7, 10) == 0
+    found = await yard.schedules.skips(row.schedule_id, None, 2_000)
+    assert found == [one for one in reversed(old) if one.recorded_at >= yard.now + 7]
+
+
 async def test_of_a_schedule_that_is_gone_no_skip_is_kept(yard: Yard) -> None:
     row, _ = await yard.begun()
     await yard.move(Move(schedule_id=row.schedule_id, serial=1, after=None))
