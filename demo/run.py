@@ -1,9 +1,10 @@
-"""The main job of Tocsin, done for real in under half a minute: `make demo`.
+"""The main job of Tocsin, done for real in under two minutes: `make demo`.
 
 A server with a data folder of its own, a worker and a receiver of callbacks are started on this machine, as separate
-processes as they would be anywhere. Then: a job at once, a delayed callback whose signature is checked, a handful of tasks, one
-that fails until it is a dead letter, is mended and redriven; at last the server is killed while jobs wait and started again on
-the same data. At the end stands what ran when and how late, and whether all of it was as it should be.
+processes as they would be anywhere. The worker declares two schedules, one of them for every full minute. Then: a job at once, a
+delayed callback whose signature is checked, a handful of tasks, one that fails until it is a dead letter, is mended and redriven; then
+the server is killed while jobs wait and started again on the same data. By then a minute is full, or soon will be. At the end stands
+what ran when and how late, and whether all of it was as it should be.
 
 Only the standard library and the installed package are used. The API is called as any program would call it.
 """
@@ -35,6 +36,9 @@ from pathlib import Path
 from typing import Any
 
 QUEUE = "demo"
+# A queue of their own: the next run of a schedule always waits, so theirs is never empty.
+SCHEDULED = "demo-schedules"
+INTERVAL_S = 2
 WAITING = 200
 WORKER = """
 import json, os, time
@@ -42,7 +46,7 @@ from pathlib import Path
 import tocsin
 
 folder = Path(os.environ["DEMO_FOLDER"])
-worker = tocsin.Worker("demo", concurrency=20)
+worker = tocsin.Worker("demo", "demo-schedules", concurrency=20)
 
 def note(ctx, payload):
     line = json.dumps({"job": ctx.job.job_id, "attempt": ctx.attempt, "key": ctx.idempotency_key, "n": payload.get("n")})
@@ -60,6 +64,12 @@ def render(payload, ctx):
     if not (folder / "fixed").exists():
         raise RuntimeError("the template has a missing bracket")
     return {"pages": 2}
+
+@worker.cron("* * * * *", name="every full minute", queue="demo-schedules", job_name="cron: every full minute")
+@worker.every(2, name="every 2 seconds", queue="demo-schedules", job_name="interval: every 2 s")
+@worker.task("clock.tick")
+async def tick(payload, ctx):
+    note(ctx, {})
 """
 
 
@@ -338,6 +348,66 @@ def survives_a_kill(story: Story) -> None:
         )
 
 
+def declares_schedules(story: Story) -> None:
+    """What a schedule would do, and what the worker has declared."""
+    story.say("When is '0 2 * * *' in Kolkata? A preview, without making anything")
+    asked = {"cron": "0 2 * * *", "time_zone": "Asia/Kolkata", "count": 3}
+    seen = story.server.call("POST", "/v1/schedules:preview", asked)
+    story.say(f"       {seen['explanation']}")
+    for run in seen["runs"]:
+        story.say(f"       {run['local']}  =  {run['at']}")
+    story.expect(all("T02:00:00+05:30" in run["local"] for run in seen["runs"]), "each is at two at night there")
+    wait_until(lambda: len(story.server.call("GET", "/v1/schedules")["items"]) == 2, "the schedules", 10)
+    story.expect(True, "the worker has declared two schedules, one for every full minute, one for every 2 s")
+
+
+def ran_on_schedule(story: Story) -> None:
+    """What the two schedules did all the while; for the first full minute it may still have to wait."""
+    schedules = {each["name"]: each for each in story.server.call("GET", "/v1/schedules")["items"]}
+    cron = f"/v1/schedules/{schedules['every full minute']['schedule_id']}"
+    interval = f"/v1/schedules/{schedules['every 2 seconds']['schedule_id']}"
+    if not ended(story.server, cron):
+        due = datetime.fromisoformat(schedules["every full minute"]["next_run_at"])
+        story.say(
+            f"The cron schedule's minute is full in {(due - datetime.now(UTC)).total_seconds():.0f} s: waiting for it"
+        )
+        wait_until(lambda: bool(ended(story.server, cron)), "the cron schedule to run", 75)
+    minutes = ended(story.server, cron)
+    story.expect(
+        all(each["status"] == "SUCCEEDED" and each["occurrence_at"].endswith(":00Z") for each in minutes),
+        f"the cron schedule ran at {' and '.join(each['occurrence_at'][11:] for each in reversed(minutes))}",
+    )
+    story.expect(len({each["occurrence_at"] for each in minutes}) == len(minutes), "once each")
+    story.tell(minutes[-1]["job_id"])
+
+    ticks = ended(story.server, interval)
+    times = sorted(datetime.fromisoformat(each["occurrence_at"]) for each in ticks)
+    skips = [
+        each
+        for each in story.server.call("GET", f"{interval}/skips?limit=200")["items"]
+        if times[0] <= datetime.fromisoformat(each["from"]) <= times[-1]
+    ]
+    skipped = sum(each["count"] for each in skips)
+    due_count = round((times[-1] - times[0]).total_seconds() / INTERVAL_S) + 1
+    story.expect(
+        len(ticks) + skipped == due_count,
+        f"of {due_count} intervals of 2 s {len(ticks)} ran, and for {skipped} stands on record why not"
+        + "".join(f" ({each['reason']}: the server was down)" for each in skips[:1] if each["reason"] == "missed"),
+    )
+    story.expect(len(set(times)) == len(times), "none ran twice")
+    lates = sorted(lateness(story.server, each["job_id"]) for each in ticks)
+    for which, late_s in (("median", lates[len(lates) // 2]), ("the latest", lates[-1])):
+        story.rows.append(
+            (f"interval: {len(ticks)} runs, {which}", "1", "", "", f"{late_s * 1000:,.0f} ms", "succeeded")
+        )
+
+
+def ended(server: Server, schedule: str) -> list[dict[str, Any]]:
+    """A schedule's finished jobs, newest first."""
+    jobs = server.call("GET", f"{schedule}/jobs?limit=200")["items"]
+    return [each for each in jobs if each["finished_at"] is not None]
+
+
 def task(handler: str) -> dict[str, str]:
     """A target on the worker."""
     return {"type": "task", "handler": handler}
@@ -373,8 +443,9 @@ def main() -> int:
             story.say(f"The server is up on port {server.port} after {took_s:.1f} s, with a data folder of its own")
             stack.enter_context(worker(server, folder))
             # A short lease, so that even a job that was being handed over when the server died is soon tried again.
-            server.call("PUT", f"/v1/queues/{QUEUE}", {"lease_s": 5})
-            for part in (jobs_on_time, fails_and_is_mended, survives_a_kill):
+            for queue in (QUEUE, SCHEDULED):
+                server.call("PUT", f"/v1/queues/{queue}", {"lease_s": 5})
+            for part in (declares_schedules, jobs_on_time, fails_and_is_mended, survives_a_kill, ran_on_schedule):
                 part(story)
         except Unexpected as error:
             story.missing.append(str(error))
