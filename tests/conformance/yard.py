@@ -75,6 +75,7 @@ class Yard:
             definition=encode_definition(asked),
             expires_at=None if expires_in_ms is None else self.now + expires_in_ms,
             key=key,
+            schedule_id=asked.schedule_id,
         )
 
     async def made(self, count: int = 1, due_in_ms: int = 0, **wanted: Any) -> list[NewJob]:

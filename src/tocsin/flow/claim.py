@@ -22,6 +22,7 @@ from msgspec import Raw
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, rfc3339
 from tocsin.errors import ServerUnavailable
+from tocsin.flow.ends import Ends
 from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import LeaseTokens
@@ -56,13 +57,14 @@ class Claimer:
         tally: Tally,
         clock: Clock,
         entropy: Entropy,
+        ends: Ends,
         patience: Clock | None = None,
     ) -> None:
         # In virtual time a client still waits in its own: its connection must be answered while the clock stands still.
         self._patience = patience or clock
         self._store, self._near, self._queues = store, near, queues
         self._tokens, self._signing, self._tally = tokens, signing, tally
-        self._clock, self._entropy = clock, entropy
+        self._clock, self._entropy, self._ends = clock, entropy, ends
         # Claims that are being worked on; those that wait for a job do not count. Virtual time stands still meanwhile.
         self.busy = 0
 
@@ -157,6 +159,8 @@ class Claimer:
             await self._near.unpop(wish.request_id)
             raise
         got = [job for job in answers if job is not None]
+        # What the claim did not give may have expired just now.
+        self._ends.tell(due.job_id for due, job in zip(popped.dues, answers, strict=True) if job is None)
         await self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got])
         await self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got])
         self._count(got)

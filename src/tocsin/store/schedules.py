@@ -11,7 +11,12 @@ one, skips) is written with the row, never without.
 
 Order of writes, for a store without transactions: the row first, with what it still owes (jobs, fires, changes, skips) in it;
 then what it owes, each idempotent: a job by its ID, a fire or change by the state it leaves from, a skip by its key. The adapter
-pays what a row owes before it takes the next move of that row, and at every read that finds some.
+pays what a row owes before it takes the next move of that row, and at every read that finds some. Such a store looks at the
+jobs before it writes the row, so a job that changes in between (a running one that ends) is left as it then is and the move has
+still won.
+
+A job of a schedule that expires (`JobStore.fire`, `JobStore.claim`) leaves a skip of its occurrence, written with it. A job
+without an `occurrence_at` stands for no occurrence and leaves none.
 """
 
 from __future__ import annotations
@@ -76,11 +81,13 @@ class Move(Struct, frozen=True, kw_only=True, gc=False):
 
 class Moved(Enum):
     """WON: all of it is written. LOST: the row is at another serial (for a new one: the ID or the name is taken), nothing is
-    written. STALE: a job is not as it was read, nothing is written."""
+    written. STALE: a job is not as it was read, nothing is written. REFUSED: no store can hold what it brings (a number out of
+    range); whoever asked should have known, and asking again does not help."""
 
     WON = "won"
     LOST = "lost"
     STALE = "stale"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +123,13 @@ class ScheduleStore(Protocol):
         """Newest first by ID, below `after`."""
         ...
 
-    async def overdue(self, partition: int, before: int, limit: int) -> list[ScheduleRow]:
-        """Rows of a partition whose `look_at` is before that instant, the oldest first."""
+    async def overdue(self, partitions: Sequence[int], before: int, limit: int) -> list[ScheduleRow]:
+        """Rows of these partitions whose `look_at` is before that instant, at most `limit` of each."""
         ...
 
     async def walk(self, partition: int, after: str, limit: int) -> list[ScheduleRow]:
-        """All rows of a partition in the order of their IDs, above `after`: the slow sweep."""
+        """All rows of a partition, each once, for the slow sweep. The order is the adapter's own; `after` is the ID of the last
+        row that was read, which may be gone by now ("" begins)."""
         ...
 
     async def going(self, schedule_ids: Sequence[str]) -> dict[str, list[JobState]]:
@@ -137,11 +145,11 @@ class ScheduleStore(Protocol):
         ...
 
     async def add_skips(self, skips: Sequence[SkipRow]) -> None:
-        """Write skips by themselves; the same key again replaces."""
+        """Write skips by themselves; the same key again replaces. Of a schedule that is gone nothing is kept."""
         ...
 
     async def counts(self) -> dict[ScheduleStatus, int]:
-        """How many schedules there are, by status."""
+        """How many schedules there are, by status; a status that none has may be missing."""
         ...
 
     async def crowd(self, first: int, minutes: int) -> list[int]:

@@ -14,7 +14,7 @@ from tocsin.store.sqlite.statements import Many, block, blocks
 
 FILES = sorted(file.stem for file in (Path(statements.__file__).parent / "sql").glob("*.sql"))
 # Pieces of other statements.
-PIECES = {"finished.columns", "states.live", "states.ended", "states.either", "reads.dead_matches"}
+PIECES = {"finished.columns", "states.live", "states.ended", "states.either", "reads.dead_matches", "schedules.row"}
 # Statements that make what a migrated file has already.
 ONCE = {"identity.migrations_table"}
 NAMES = [f"{file}.{name}" for file in FILES for name in blocks(file) if f"{file}.{name}" not in PIECES | ONCE]
@@ -61,6 +61,7 @@ WHOLE = {
     "settings.tenants",
     "settings.tokens",
     "settings.queues",
+    "schedules.counts",
 }
 
 
@@ -99,6 +100,22 @@ HOT = {
     "upkeep.next_finished": "SEARCH finished USING PRIMARY KEY (id>? AND id<?)",
     "upkeep.delete_attempts": "SEARCH attempts USING PRIMARY KEY (job=?)",
     "upkeep.delete_bodies": "SEARCH b USING COVERING INDEX sqlite_autoindex_bodies_1 (queue_id=? AND id=?)",
+    "schedules.step": "SEARCH schedules USING INTEGER PRIMARY KEY (rowid=?)",
+    "schedules.look": "SEARCH s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    "schedules.names": "SEARCH s USING COVERING INDEX sqlite_autoindex_schedules_1 (tenant_id=? AND name=?)",
+    "schedules.get": "SEARCH s USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    "schedules.named": "SEARCH s USING INDEX sqlite_autoindex_schedules_1 (tenant_id=? AND name=?) LEFT-JOIN",
+    "schedules.of_tenant": "SEARCH schedules USING COVERING INDEX schedules_of_tenant (tenant_id=? AND status=? AND id<?)",
+    "schedules.overdue": "SEARCH schedules USING COVERING INDEX schedules_to_look_at (partition=? AND look_at<?)",
+    "schedules.walk": "SEARCH schedules USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+    "schedules.crowd": "SEARCH s USING COVERING INDEX schedules_to_look_at (partition=? AND look_at>? AND look_at<?)",
+    "skips.page": "SEARCH skips USING PRIMARY KEY (schedule=? AND (first,reason)<(?,?))",
+    "skips.delete": "SEARCH skips USING PRIMARY KEY (schedule=?)",
+    "occurrences.known": "SEARCH o USING PRIMARY KEY (schedule=? AND job=?)",
+    "occurrences.ids": "SEARCH occurrences USING PRIMARY KEY (schedule=? AND job<?)",
+    "occurrences.unfinished": "SEARCH j USING INDEX jobs_of_schedules (schedule=?)",
+    "occurrences.skip_expired": "SEARCH j USING PRIMARY KEY (id=?)",
+    "jobs.fire_scheduled": "SEARCH jobs USING PRIMARY KEY (id=?)",
     "upkeep.old_dead": "SEARCH j USING INDEX dead_jobs (queue_id=? AND finished_at<?)",
 }
 

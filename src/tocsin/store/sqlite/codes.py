@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.store.port import FIRE, WATCH, TimerKind
-from tocsin.wire import Outcome, Status
+from tocsin.wire import Outcome, ScheduleStatus, Status
 
 SCHEDULED, QUEUED, RUNNING, CANCEL_REQUESTED, RETRYING, SUCCEEDED, DEAD, CANCELLED, SKIPPED = range(1, 10)
 
@@ -33,3 +33,6 @@ OUTCOME_CODE: dict[Outcome, int] = {outcome: code for code, outcome in OUTCOME.i
 
 KIND_CODE: dict[TimerKind, int] = {FIRE: 0, WATCH: 1}
 KIND: dict[int, TimerKind] = {0: FIRE, 1: WATCH}
+
+SCHEDULE_STATUS: dict[int, ScheduleStatus] = {1: "active", 2: "paused", 3: "finished", 4: "broken"}
+SCHEDULE_STATUS_CODE: dict[ScheduleStatus, int] = {status: code for code, status in SCHEDULE_STATUS.items()}

@@ -13,6 +13,7 @@ from tocsin.model.job import FINISHED, JobState, encode_definition
 from tocsin.model.partition import partition_of
 from tocsin.store.port import AttemptRecord, Change, Success
 from tocsin.store.sqlite import codes
+from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 from tocsin.wire import Status
@@ -71,14 +72,17 @@ def change(work: Work, changes: Sequence[Change]) -> list[bool]:
 
 def _change(work: Work, changes: Sequence[Change]) -> list[bool]:
     looks = work.look([one.before.job_id for one in changes])
-    answers = [_unchanged(one.before, look) for one, look in zip(changes, looks, strict=True)]
-    mine = [one for one, first in zip(changes, answers, strict=True) if first]
+    answers = [unchanged(one.before, look) for one, look in zip(changes, looks, strict=True)]
+    write_changes(work, [one for one, first in zip(changes, answers, strict=True) if first])
+    return answers
+
+
+def write_changes(work: Work, mine: Sequence[Change]) -> None:
+    """Write changes whose jobs were looked at and are as they were read."""
     _TIMERS.run(work.conn, sorted(_timer_row(work, one.after) for one in mine if one.timer), work.now)
     _ATTEMPTS.run(work.conn, [_attempt_row(one.after.job_id, one.record) for one in mine if one.record is not None])
     for one in mine:
-        if one.after.definition is not one.before.definition and one.after.definition != one.before.definition:
-            queue_id = work.lines.ids(one.after.line).queue_id
-            work.write(_SET_BODY, queue_id, one.after.job_id, encode_definition(one.after.definition))
+        _write_body(work, one)
     staying = [_job_row(work, one.after) for one in mine if not _ends(one)]
     ended = [one.after for one in mine if _ends(one)]
     if staying:
@@ -86,10 +90,19 @@ def _change(work: Work, changes: Sequence[Change]) -> list[bool]:
     if ended:
         _FINISHED.run(work.conn, sorted((_finished_row(work, job) for job in ended), key=lambda row: row[0]))
         work.write(_DELETE, json_text([job.job_id for job in ended]))
-    return answers
 
 
-def _unchanged(before: JobState, now: Look) -> bool:
+def _write_body(work: Work, one: Change) -> None:
+    """The definition, where it is another or belongs to another queue now."""
+    before, after = one.before, one.after
+    defined = after.definition is before.definition or after.definition == before.definition
+    if not defined or after.line.queue != before.line.queue:
+        was, now = (work.lines.ids(job.line).queue_id for job in (before, after))
+        work.write(_SET_BODY, was, after.job_id, encode_definition(after.definition), now)
+
+
+def unchanged(before: JobState, now: Look) -> bool:
+    """Whether a job's row is still what a change was decided on."""
     return (
         codes.STATUS_CODE[before.status] == now.status
         and before.version == now.version
@@ -158,7 +171,14 @@ def _job_row(work: Work, job: JobState) -> tuple[Any, ...]:
         None if job.outcome is None else codes.OUTCOME_CODE[job.outcome],
         job.last_error,
         _text(job.progress),
+        _schedule(job),
     )
+
+
+def _schedule(job: JobState) -> int | None:
+    """The number of the schedule that a job counts for as unfinished."""
+    schedule_id = job.definition.schedule_id
+    return None if schedule_id is None or job.status is Status.DEAD else number_of(schedule_id)
 
 
 def _finished_row(work: Work, job: JobState) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.store.port import Due, Fired
-from tocsin.store.sqlite import codes
+from tocsin.store.sqlite import codes, occurrences
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 
@@ -71,8 +71,9 @@ def has_expired(job: Look, now: int) -> bool:
 
 
 def skip_expired(work: Work, job_ids: Sequence[str]) -> None:
-    """Move these jobs to `finished` as SKIPPED."""
+    """Move these jobs to `finished` as SKIPPED; what a schedule made becomes a skip of it."""
     if job_ids:
         text = json_text(job_ids)
+        occurrences.skip_expired(work, text)
         work.write(_SKIP, work.now, text)
         work.write(_DELETE, text)

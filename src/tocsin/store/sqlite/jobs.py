@@ -43,9 +43,8 @@ KINDS = (BEAT, SUCCEED, CHANGE, SETTING, FIRE, PARK, UNPARK, CLAIM, CREATE, WATC
 class SqliteJobs:
     """Jobs, timers, attempts, finished jobs and idempotency records of one file."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock, partitions: int) -> None:
-        self._writer, self._readers, self._clock = writer, readers, clock
-        self._recent = Recent()
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock, partitions: int, recent: Recent) -> None:
+        self._writer, self._readers, self._clock, self._recent = writer, readers, clock, recent
         self._upkeep = upkeep.Upkeep(writer)
         self.partitions = partitions
 
@@ -108,7 +107,7 @@ class SqliteJobs:
 
     async def change(self, changes: Sequence[port.Change]) -> list[bool]:
         for one in changes:
-            self._recent.take(one.before.job_id)
+            self._recent.change(one)
         return await self._writer.submit(CHANGE, changes)
 
     async def end_moves(self, job_ids: Sequence[str]) -> None:

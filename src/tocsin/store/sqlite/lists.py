@@ -1,7 +1,9 @@
-"""Lists of jobs: newest first over all queues of a tenant, and the dead letters of a queue.
+"""Lists of jobs: newest first over all queues of a tenant or of one schedule, and the dead letters of a queue.
 
-A list walks the listing index of the bodies, which a job's life never moves, and looks up each job where it then is, all in
-one snapshot: so each job is seen exactly once, also while it moves from `jobs` to `finished`.
+A list walks an index that a job's life never moves (the bodies of a queue, the occurrences of a schedule), and looks up each
+job where it then is, all in one snapshot: so each job is seen exactly once, also while it moves from `jobs` to `finished`.
+
+The ID of a schedule's job has its occurrence's instant, not its creation, so a schedule's list judges `created_*` job by job.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from tocsin.model.ids import id_bound
 from tocsin.model.job import JobState
 from tocsin.store.port import DeadFilter, JobFilter, JobPage
 from tocsin.store.sqlite.lines import find_queues
+from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.reads import Readers, states
 from tocsin.store.sqlite.rows import SEPARATOR, split
 from tocsin.store.sqlite.statements import block
@@ -26,6 +29,7 @@ _LAST = "~"  # above every ID
 _INFINITY = 2**63 - 1
 
 _IDS = block("reads", "ids_of_queue")
+_OCCURRENCES = block("occurrences", "ids")
 _DEAD = block("reads", "dead")
 _COUNT_DEAD = block("reads", "count_dead")
 
@@ -34,14 +38,9 @@ def list_jobs(readers: Readers, wanted: JobFilter, after: str | None, limit: int
     """Jobs newest first, at most `limit`, reading at most 5,000."""
 
     def read(conn: Connection) -> JobPage:
-        queues = find_queues(conn, wanted.tenant, wanted.queue)
-        below = _LAST if after is None else after
-        if wanted.created_before is not None:
-            below = min(below, id_bound(wanted.created_before))
-        least = "" if wanted.created_after is None else id_bound(wanted.created_after)
-        page = max(1, min(limit + 1, MOST_ROWS // max(len(queues), 1)))
-        walks = [_walk(conn, queue_id, below, least, page) for queue_id in queues]
-        ids = islice(heapq.merge(*walks, reverse=True), MOST_ROWS)
+        ids = islice(
+            heapq.merge(*_walks(conn, wanted, _LAST if after is None else after, limit), reverse=True), MOST_ROWS
+        )
         found: list[JobState] = []
         looked, last = 0, None
         while chunk := list(islice(ids, min(_CHUNK, limit))):
@@ -57,10 +56,25 @@ def list_jobs(readers: Readers, wanted: JobFilter, after: str | None, limit: int
     return read
 
 
-def _walk(conn: Connection, queue_id: int, below: str, least: str, page: int) -> Iterator[str]:
-    """The IDs of one queue, newest first, read page by page."""
+def _walks(conn: Connection, wanted: JobFilter, below: str, limit: int) -> list[Iterator[str]]:
+    """What the IDs of a list are merged from."""
+    if wanted.schedule_id is not None:
+        page = max(1, min(limit + 1, MOST_ROWS))
+        return [_walk(conn, _OCCURRENCES, (number_of(wanted.schedule_id),), below, (), page)]
+    queues = find_queues(conn, wanted.tenant, wanted.queue)
+    if wanted.created_before is not None:
+        below = min(below, id_bound(wanted.created_before))
+    least = "" if wanted.created_after is None else id_bound(wanted.created_after)
+    page = max(1, min(limit + 1, MOST_ROWS // max(len(queues), 1)))
+    return [_walk(conn, _IDS, (queue_id,), below, (least,), page) for queue_id in queues]
+
+
+def _walk(
+    conn: Connection, sql: str, key: tuple[object, ...], below: str, more: tuple[object, ...], page: int
+) -> Iterator[str]:
+    """The IDs of one index, newest first, read page by page."""
     while True:
-        ids = split(conn.execute(_IDS, (SEPARATOR, queue_id, below, least, page)).fetchone()[0])
+        ids = split(conn.execute(sql, (SEPARATOR, *key, below, *more, page)).fetchone()[0])
         yield from ids
         if len(ids) < page:
             return
@@ -69,8 +83,12 @@ def _walk(conn: Connection, queue_id: int, below: str, least: str, page: int) ->
 
 def _matches(job: JobState, wanted: JobFilter) -> bool:
     return (
-        (wanted.status is None or job.status is wanted.status)
-        and (wanted.schedule_id is None or job.definition.schedule_id == wanted.schedule_id)
+        job.line.tenant == wanted.tenant
+        and wanted.queue in (None, job.line.queue)
+        and wanted.status in (None, job.status)
+        and wanted.schedule_id in (None, job.definition.schedule_id)
+        and (wanted.created_after is None or job.created_at >= wanted.created_after)
+        and (wanted.created_before is None or job.created_at < wanted.created_before)
         and all(job.definition.tags.get(key) == value for key, value in wanted.tags)
     )
 

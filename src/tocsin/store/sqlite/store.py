@@ -14,7 +14,9 @@ from tocsin.store.sqlite.jobs import KINDS, SqliteJobs
 from tocsin.store.sqlite.lines import Interner
 from tocsin.store.sqlite.migrate import identify, migrate
 from tocsin.store.sqlite.reads import Readers
+from tocsin.store.sqlite.recent import Recent
 from tocsin.store.sqlite.requests import RAISES, Kind
+from tocsin.store.sqlite.schedules import MOVE, SKIP, SqliteSchedules
 from tocsin.store.sqlite.settings import SqliteSettings
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work
@@ -38,7 +40,9 @@ class SqliteStore:
         self, writer: Writer, readers: Readers, checkpoints: Checkpointer, clock: Clock, partitions: int
     ) -> None:
         self._writer, self._readers, self._checkpoints = writer, readers, checkpoints
-        self.jobs = SqliteJobs(writer, readers, clock, partitions)
+        recent = Recent()
+        self.jobs = SqliteJobs(writer, readers, clock, partitions, recent)
+        self.schedules = SqliteSchedules(writer, readers, clock, partitions, recent)
         self.settings = SqliteSettings(writer, readers)
         self._closed = False
 
@@ -75,7 +79,7 @@ async def open_store(
         raise
     checkpoints = Checkpointer(place)
     work = Work(conn, Interner(conn), partitions)
-    writer = Writer(work, clock, (*KINDS, PING), on_step, checkpoints.between)
+    writer = Writer(work, clock, (*KINDS, MOVE, SKIP, PING), on_step, checkpoints.between)
     readers = Readers(place, clock)
     writer.start()
     checkpoints.start()

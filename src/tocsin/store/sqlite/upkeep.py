@@ -13,7 +13,7 @@ import msgspec
 
 from tocsin.model.ids import id_bound
 from tocsin.store.port import TimerKind
-from tocsin.store.sqlite import keys, timers
+from tocsin.store.sqlite import keys, occurrences, timers
 from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Work, json_text
@@ -121,5 +121,6 @@ def _delete(work: Work, jobs: list[tuple[int, str]], row: str) -> None:
     if jobs:
         ids = json_text([job_id for _, job_id in jobs])
         work.write(_DELETE_ATTEMPTS, ids)
+        occurrences.forget(work, jobs)
         work.write(_DELETE_BODIES, json_text(jobs))
         work.write(row, ids)

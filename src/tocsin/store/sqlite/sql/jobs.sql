@@ -15,6 +15,11 @@ UPDATE jobs SET status = 2, queued_at = ?1
 WHERE id IN (SELECT key FROM json_each(?2)) AND version = ?3 AND status IN (1, 5) AND due_at <= ?4
     AND (expires_at IS NULL OR attempt > 0 OR expires_at > ?1);
 
+-- name: fire_scheduled
+-- As `fire_quick`, of jobs that are SCHEDULED, expired or not: whoever moves their schedule has judged that.
+UPDATE jobs SET status = 2, queued_at = ?1
+WHERE id IN (SELECT key FROM json_each(?2)) AND version = ?3 AND status = 1 AND due_at <= ?4;
+
 -- name: due_earlier
 -- ?1 {ID: due}. How many are asked for earlier than their job is due.
 SELECT count(*)
@@ -73,15 +78,21 @@ DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?1));
 -- Whole rows, as a change leaves them.
 INSERT OR REPLACE INTO jobs (id, queue_id, line_id, priority, status, version, attempt, tries, due_at, fire_at, timeout_ms,
     expires_at, queued_at, started_at, claimed_at, lease_until, lease_ms, beaten_at, worker, losses, releases,
-    finished_at, outcome, last_error, progress)
+    finished_at, outcome, last_error, progress, schedule)
 VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11},
     {12}, {13}, {14}, {15}, {16}, {17}, {18}, {19}, {20}, {21},
-    {22}, {23}, {24}, {25})]];
+    {22}, {23}, {24}, {25}, {26})]];
 
 -- name: add
 -- ?1 now, ?2 SCHEDULED or QUEUED is in {5}
 INSERT INTO jobs (id, queue_id, line_id, priority, status, due_at, fire_at, expires_at, timeout_ms, queued_at)
 VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {6}, {7}, {8}, iif({5} = 2, ?1, NULL))]]
+ON CONFLICT DO NOTHING;
+
+-- name: add_of_schedule
+-- As `add`; {9} is the schedule's number
+INSERT INTO jobs (id, queue_id, line_id, priority, status, due_at, fire_at, expires_at, timeout_ms, queued_at, schedule)
+VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {6}, {7}, {8}, iif({5} = 2, ?1, NULL), {9})]]
 ON CONFLICT DO NOTHING;
 
 -- name: add_bodies
@@ -96,5 +107,5 @@ CROSS JOIN bodies AS b ON b.queue_id = json_extract(asked.value, '$[0]')
     AND b.id = json_extract(asked.value, '$[1]');
 
 -- name: set_body
--- ?1 queue_id, ?2 ID, ?3 the definition
-UPDATE bodies SET doc = ?3 WHERE queue_id = ?1 AND id = ?2;
+-- ?1 the queue_id that it was under, ?2 ID, ?3 the definition, ?4 the queue_id that it is under now
+UPDATE bodies SET doc = ?3, queue_id = ?4 WHERE queue_id = ?1 AND id = ?2;

@@ -1,0 +1,63 @@
+"""What a job means to the schedule that made it: it is listed there, it is going on there, and where it expires that is a skip.
+
+A schedule is known in these tables by a number that is computed from its ID, so nothing has to be looked up to write a job. The
+number begins with the slice, so that a partition's schedules lie side by side; the rest is a hash, and whoever reads by a number
+still compares the ID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from tocsin.model.ids import SLICES, is_schedule_id, slice_of
+from tocsin.store.port import NewJob
+from tocsin.store.sqlite.statements import Many, block
+from tocsin.store.sqlite.work import Work, json_text
+
+_HASH_BITS = 51  # 12 bits of slice and these make a positive integer
+
+_ADD = Many("occurrences", "add")
+_KNOWN = Many("occurrences", "known")
+_MAKERS = block("occurrences", "makers")
+_DELETE = Many("occurrences", "delete")
+_SKIP_EXPIRED = block("occurrences", "skip_expired")
+_NAMES = msgspec.json.Decoder(list[str])
+_PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
+
+
+def number_of(schedule_id: str) -> int:
+    """A schedule's number. What is no schedule's ID has one too, of nothing that is stored."""
+    part = slice_of(schedule_id) if is_schedule_id(schedule_id) else 0
+    digest = blake2b(schedule_id.encode("utf-8", "replace"), digest_size=8).digest()
+    return part << _HASH_BITS | int.from_bytes(digest, "big") >> (64 - _HASH_BITS)
+
+
+def numbers_of(partition: int, partitions: int) -> tuple[int, int]:
+    """The least and the greatest number in a partition."""
+    width = (SLICES // partitions) << _HASH_BITS
+    return partition * width, (partition + 1) * width - 1
+
+
+def add(work: Work, rows: list[tuple[int, str]]) -> int:
+    """List jobs (schedule's number, job's ID); how many were not listed before."""
+    return _ADD.run(work.conn, sorted(rows))
+
+
+def known(work: Work, jobs: Sequence[NewJob]) -> set[str]:
+    """Which of these jobs a schedule made before, wherever they are now."""
+    rows = sorted((number_of(job.schedule_id), job.job_id) for job in jobs if job.schedule_id is not None)
+    return {name for (page,) in _KNOWN.rows(work.conn, rows) for name in _NAMES.decode(page)}
+
+
+def forget(work: Work, jobs: Sequence[tuple[int, str]]) -> None:
+    """Unlist jobs (queue's number, job's ID) whose definitions are about to be deleted."""
+    made = _PAIRS.decode(work.row(_MAKERS, json_text(jobs))[0])
+    _DELETE.run(work.conn, sorted((number_of(schedule_id), job_id) for schedule_id, job_id in made))
+
+
+def skip_expired(work: Work, job_ids: str) -> None:
+    """Record the skips of jobs (a JSON list) that expire now; those that no schedule made are passed over."""
+    work.write(_SKIP_EXPIRED, work.now, job_ids)
