@@ -82,8 +82,8 @@ class Looks(Protocol):
     ) -> tuple[list[JobState], tuple[int, str] | None]: ...
 
 
-class Schedules(Protocol):
-    """Keeps schedules; raises Refused (404, 409, 412, 422). Header values in what it answers are not masked."""
+class Defines(Protocol):
+    """Makes and changes schedules; raises Refused (404, 409, 412, 422). Header values in what it answers are not masked."""
 
     async def create(self, tenant: str, body: wire.ScheduleCreate) -> wire.Schedule: ...
 
@@ -97,17 +97,9 @@ class Schedules(Protocol):
 
     async def delete(self, tenant: str, schedule_id: str) -> None: ...
 
-    async def get(self, tenant: str, schedule_id: str) -> wire.Schedule: ...
 
-    async def list(
-        self, tenant: str, status: str | None, name: str | None, after: str | None, limit: int
-    ) -> tuple[Sequence[wire.Schedule], str | None]: ...
-
-    async def jobs(self, tenant: str, schedule_id: str, after: str | None, limit: int) -> JobPage: ...
-
-    async def skips(
-        self, tenant: str, schedule_id: str, after: tuple[int, str] | None, limit: int
-    ) -> tuple[Sequence[wire.Skip], tuple[int, str] | None]: ...
+class Directs(Protocol):
+    """Acts on schedules beside their own course; raises Refused (404, 409, 422, 429)."""
 
     async def trigger(
         self, tenant: str, schedule_id: str, body: wire.Trigger, key: str | None, body_hash: bytes
@@ -118,6 +110,22 @@ class Schedules(Protocol):
     async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule: ...
 
     async def backfill(self, tenant: str, schedule_id: str, body: wire.Backfill) -> wire.Backfilled: ...
+
+
+class ShowsSchedules(Protocol):
+    """Shows schedules; raises Refused (404, 422). Header values are not masked."""
+
+    async def get(self, tenant: str, schedule_id: str) -> wire.Schedule: ...
+
+    async def page(
+        self, tenant: str, status: wire.ScheduleStatus | None, name: str | None, after: str | None, limit: int
+    ) -> tuple[Sequence[wire.Schedule], str | None]: ...
+
+    async def jobs(self, tenant: str, schedule_id: str, after: str | None, limit: int) -> JobPage: ...
+
+    async def skips(
+        self, tenant: str, schedule_id: str, after: tuple[int, str] | None, limit: int
+    ) -> tuple[Sequence[wire.Skip], tuple[int, str] | None]: ...
 
     async def preview(self, body: wire.Preview) -> wire.Previewed: ...
 
@@ -165,6 +173,9 @@ class Desk:
     heart: Beats
     complete: Completes
     change: Changes
+    define: Defines
+    direct: Directs
+    schedules: ShowsSchedules
     redrive: Redrives
     look: Looks
     queues: KeepsQueues
@@ -174,7 +185,6 @@ class Desk:
     clock: Clock
     entropy: Entropy
     cursor_secret: bytes
-    schedules: Schedules = None  # type: ignore[assignment]
     zone_data: str = ""
     metrics: Callable[[], bytes] | None = None
     advance: Callable[[float], Awaitable[int]] | None = None

@@ -31,7 +31,7 @@ async def create(desk: Desk, call: Call) -> Answer:
     """`POST /v1/schedules`"""
     body: wire.ScheduleCreate = call.body
     checks.check_schedule(body)
-    return ok(views.schedule(await desk.schedules.create(call.caller.tenant, body)), 201)
+    return ok(views.schedule(await desk.define.create(call.caller.tenant, body)), 201)
 
 
 async def upsert(desk: Desk, call: Call) -> Answer:
@@ -43,14 +43,14 @@ async def upsert(desk: Desk, call: Call) -> Answer:
     checks.check_schedule(body, name)
     if not call.caller.write:
         await _require_own(desk, call, name)
-    schedule, made = await desk.schedules.upsert(call.caller.tenant, name, body)
+    schedule, made = await desk.define.upsert(call.caller.tenant, name, body)
     return ok(views.schedule(schedule), 201 if made else 200)
 
 
 async def _require_own(desk: Desk, call: Call, name: str) -> None:
     """Raise Refused (403) where a schedule of that name serves a queue that the caller may not work: a worker must not be able to
     take over what another team's workers run."""
-    found, _ = await desk.schedules.list(call.caller.tenant, None, name, None, 1)
+    found, _ = await desk.schedules.page(call.caller.tenant, None, name, None, 1)
     for one in found:
         if one.job_template is None or not call.caller.may_work(one.job_template.queue):
             raise forbidden("the scope `write`: a schedule of this name serves a queue that is not this token's")
@@ -69,7 +69,7 @@ async def list_schedules(desk: Desk, call: Call) -> Answer:
     tenant, cursors = call.caller.tenant, Cursors(desk.cursor_secret)
     place = (tenant, "schedules", msgspec.json.encode([query.status, query.name]).decode())
     after = cursors.read(place, query.cursor)
-    found, following = await desk.schedules.list(tenant, query.status, query.name, after, query.limit)
+    found, following = await desk.schedules.page(tenant, query.status, query.name, after, query.limit)
     return ok(
         wire.Page(
             items=[views.schedule(one) for one in found],
@@ -88,13 +88,13 @@ async def patch(desk: Desk, call: Call) -> Answer:
     body: wire.SchedulePatch = call.body
     checks.check_schedule_patch(body)
     revision = checks.expected_version(call.headers.get(b"if-match"))
-    changed = await desk.schedules.patch(call.caller.tenant, known_id(call.params[0]), body, revision)
+    changed = await desk.define.patch(call.caller.tenant, known_id(call.params[0]), body, revision)
     return ok(views.schedule(changed))
 
 
 async def delete(desk: Desk, call: Call) -> Answer:
     """`DELETE /v1/schedules/{schedule_id}`"""
-    await desk.schedules.delete(call.caller.tenant, known_id(call.params[0]))
+    await desk.define.delete(call.caller.tenant, known_id(call.params[0]))
     return nothing()
 
 
@@ -138,17 +138,17 @@ async def trigger(desk: Desk, call: Call) -> Answer:
     checks.check_trigger(body)
     schedule_id = known_id(call.params[0])
     hashed = body_hash(call.raw, f"/v1/schedules/{schedule_id}:trigger") if key is not None else b""
-    state, replayed = await desk.schedules.trigger(call.caller.tenant, schedule_id, body, key, hashed)
+    state, replayed = await desk.direct.trigger(call.caller.tenant, schedule_id, body, key, hashed)
     return ok(views.job(state), 200, REPLAYED) if replayed else ok(views.job(state), 201)
 
 
 async def skip_next(desk: Desk, call: Call) -> Answer:
     """`POST /v1/schedules/{schedule_id}:skip-next`"""
-    return ok(views.schedule(await desk.schedules.skip_next(call.caller.tenant, known_id(call.params[0]))))
+    return ok(views.schedule(await desk.direct.skip_next(call.caller.tenant, known_id(call.params[0]))))
 
 
 async def backfill(desk: Desk, call: Call) -> Answer:
     """`POST /v1/schedules/{schedule_id}:backfill`"""
     body: wire.Backfill = call.body
     checks.check_moments(body)
-    return ok(await desk.schedules.backfill(call.caller.tenant, known_id(call.params[0]), body), 202)
+    return ok(await desk.direct.backfill(call.caller.tenant, known_id(call.params[0]), body), 202)

@@ -71,7 +71,7 @@ def spec_of(body: wire.SchedulePut, zones: Zones, now: int, old: Spec | None) ->
         anchored=body.anchor is not None,
         job=_template(body.job_template, old),
         missed=body.missed_runs or wire.MissedRuns(),
-        overlap=body.overlap,
+        overlap=body.overlap or "allow",
         start_at=start_at,
         end_at=end_at,
         max_runs=body.max_runs,

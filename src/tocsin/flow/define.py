@@ -9,7 +9,6 @@ place; a definition that asks for what is there already changes nothing. A crash
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from msgspec import UNSET
 
@@ -240,11 +239,11 @@ def _pause(step: Step, wish: PauseWish) -> None:
         step.resume()
         return
     if wish.paused is True and not paused:
-        step.pause(None if wish.until is UNSET else cast("int | None", wish.until))
+        step.pause(None if wish.until is UNSET else wish.until)
     elif paused and wish.until is not UNSET and wish.until != state.pause_until:
-        step.pause_until(cast("int | None", wish.until))
+        step.pause_until(wish.until)
     if step.status == "paused" and wish.note is not UNSET:
-        state.pause_note = cast("str | None", wish.note)
+        state.pause_note = wish.note
 
 
 def _too_busy(name: str) -> Refused:

@@ -45,7 +45,7 @@ class Presenter:
         """A schedule; Refused 404."""
         return (await self.show([await self.row(tenant, schedule_id)]))[0]
 
-    async def list(
+    async def page(
         self, tenant: str, status: wire.ScheduleStatus | None, name: str | None, after: str | None, limit: int
     ) -> tuple[list[wire.Schedule], str | None]:
         """Schedules, newest first, and where to go on."""

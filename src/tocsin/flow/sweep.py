@@ -25,6 +25,7 @@ from tocsin.service import Alarm
 from tocsin.store.port import JobStore
 from tocsin.store.schedules import ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
+from tocsin.wire import ScheduleStatus
 
 EVERY_MS = 60_000
 # What is overdue by less is under way.
@@ -32,7 +33,7 @@ GRACE_MS = 60_000
 BATCH = 500
 # A minute's share of the slow pass: all of a million schedules are seen in about an hour.
 PAGES = 30
-STATUSES = ("active", "paused", "finished", "broken")
+STATUSES: tuple[ScheduleStatus, ...] = ("active", "paused", "finished", "broken")
 
 
 @dataclass(frozen=True, slots=True)

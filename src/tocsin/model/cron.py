@@ -9,7 +9,7 @@ this module hands it only what it reads as crontab(5) does. It would take six fi
 and knows no macros.
 
 A *local minute* is a number here: whole minutes from 1970-01-01 00:00 of a clock on the wall, whatever its zone. Which instants they
-are is `model/timing.py`'s. Everything is pure and safe to share; no call takes longer than a walk over 40 years of months.
+are is for `model/timing.py` to say. Everything is pure and safe to share.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ Field = Literal["minute", "hour", "day of month", "month", "day of week", "expre
 MINUTES_A_DAY = 1_440
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _LAST_DAY = date.max.toordinal()
+_CYCLE_DAYS = 146_097  # 400 years, after which dates fall on the same weekdays again
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -171,6 +172,10 @@ class Cron:
 
     def _days_between(self, low: int, high: int) -> int:
         """How many days of [low, high) match."""
+        cycles = (high - low) // _CYCLE_DAYS
+        if cycles > 1:
+            middle = low + cycles * _CYCLE_DAYS
+            return cycles * self._days_between(low, low + _CYCLE_DAYS) + self._days_between(middle, high)
         total = 0
         while low < high:
             at = date.fromordinal(low)
@@ -198,8 +203,7 @@ class _Rule(NamedTuple):
     low: int
     high: int
     names: tuple[str, ...]
-    # The smallest and the largest are what a reader writes: 7 is read as Sunday but `*` ends at Saturday.
-    every: str
+    allowed: str  # in words, for messages
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -250,7 +254,9 @@ def _parse(text: str) -> Cron:
         sets = CronSim(read, datetime(2000, 1, 1, tzinfo=UTC))
     except CronSimError:
         # All else was refused above: no month of the field has such a day.
-        raise CronError("day of month", _NEVER) from None
+        raise CronError(
+            "day of month", "it never comes: none of the months given has such a day; give a day that one of them has"
+        ) from None
     days, months = _sorted(sets.days), _sorted(sets.months)
     weekdays = tuple(sorted({day % 7 for day in sets.weekdays if isinstance(day, int)}))
     minutes, hours = _sorted(sets.minutes), _sorted(sets.hours)
@@ -270,9 +276,6 @@ def _parse(text: str) -> Cron:
         _month_bits=_bits(months),
         _weekday_bits=tuple(_bits(day for day in range(31) if (first + day) % 7 in weekdays) for first in range(7)),
     )
-
-
-_NEVER = "it never comes: none of the months given has such a day; give a day that one of them has"
 
 
 def _fields(text: str) -> list[str]:
@@ -304,9 +307,7 @@ def _macro(fields: list[str]) -> list[str]:
     if word == "@every":
         raise CronError("expression", "`@every` is not cron: give the interval as `every_s` instead")
     if word == "@reboot":
-        raise CronError(
-            "expression", "`@reboot` names no time, and this service never starts anew: give five fields or `@daily`"
-        )
+        raise CronError("expression", "`@reboot` names no time: give five fields, or one such as `@daily`")
     if word.lower() in _MACROS:
         raise CronError("expression", f"write `{word.lower()}`, in small letters and alone")
     known = ", ".join(_MACROS)
@@ -359,7 +360,7 @@ def _value(rule: _Rule, text: str) -> int:
     if text.isascii() and text.isdigit():
         if _DIGITS.fullmatch(text) and rule.low <= int(text) <= rule.high:
             return int(text)
-        raise CronError(rule.name, f"{_shown(text)} is out of range: {rule.every}")
+        raise CronError(rule.name, f"{_shown(text)} is out of range: {rule.allowed}")
     if rule.names and text[:3].lower() in rule.names and text.isascii() and text.isalpha():
         raise CronError(
             rule.name, f"{_shown(text)} is not a name here: names have three letters, write `{text[:3].lower()}`"
@@ -368,7 +369,7 @@ def _value(rule: _Rule, text: str) -> int:
         if extension.fullmatch(text):
             raise CronError(rule.name, way_out)
     raise CronError(
-        rule.name, f"{_shown(text)} is not a value: write {rule.every}, `*`, or lists, ranges and steps of them"
+        rule.name, f"{_shown(text)} is not a value: write {rule.allowed}, `*`, or lists, ranges and steps of them"
     )
 
 

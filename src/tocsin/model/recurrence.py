@@ -174,7 +174,7 @@ class Step:
 
     def skip_ahead(self, detail: str | None, *, drop: bool = True) -> None:
         """The occurrence ahead is left out at its owner's wish. Without `drop` the caller ends its job."""
-        state, at = self.state, self.state.next_at
+        at = self.state.next_at
         assert at is not None, "only an occurrence ahead can be skipped"
         if drop:
             self._give_up_ahead(self.skipped, "skipped at its owner's wish")
@@ -495,7 +495,6 @@ class Step:
 
     def resume(self) -> None:
         """Go on with the first occurrence after now; what has passed meanwhile is one skip."""
-        state = self.state
         self._give_up_ahead(self.cancelled, RETIMED)
         self._close_stretch(self.look.now)
         self.status = "active"

@@ -18,7 +18,7 @@ from datetime import tzinfo
 from typing import Literal, NamedTuple, Protocol
 
 from tocsin.model.cron import Cron
-from tocsin.model.zones import DAY_MS, FIRST_MS, LAST_MS, MINUTE_MS, Stretch, minute_from, offsets
+from tocsin.model.zones import CYCLE_DAYS, DAY_MS, FIRST_MS, LAST_MS, MINUTE_MS, RULES_MS, Stretch, minute_from, offsets
 
 Note = Literal["gap", "repeat"]
 
@@ -97,8 +97,18 @@ class CronTiming:
         return None
 
     def count(self, after: int, until: int) -> int:
+        start, until = max(after, FIRST_MS - 1), min(until, LAST_MS)
+        cycle_ms = CYCLE_DAYS * DAY_MS
+        known = max(start, RULES_MS)
+        cycles = (until - known) // cycle_ms
+        if cycles < 1:
+            return self._count(start, until)
+        whole = cycles * self._count(known, known + cycle_ms)
+        return self._count(start, known) + whole + self._count(known + cycles * cycle_ms, until)
+
+    def _count(self, after: int, until: int) -> int:
         total = 0
-        instant, until = max(after + 1, FIRST_MS), min(until, LAST_MS)
+        instant = after + 1
         while instant <= until:
             stretch = self._offsets.at(instant)
             end = min(stretch.end, until + 1)

@@ -124,6 +124,8 @@ class StandInDesk:
                 clock=self.clock,
                 entropy=self.entropy,
                 cursor_secret=b"c" * 32,
+                define=Schedules(self),
+                direct=Schedules(self),
                 schedules=Schedules(self),
                 zone_data="2026a",
             ),
@@ -417,7 +419,7 @@ class Schedules:
         self._desk._note("preview", body)
         return wire.Previewed(runs=[], explanation="never", hints=[])
 
-    async def list(
+    async def page(
         self, tenant: str, status: str | None, name: str | None, after: str | None, limit: int
     ) -> tuple[Sequence[wire.Schedule], str | None]:
         self._desk._note("list", tenant, status, name, after, limit)
