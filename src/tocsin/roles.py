@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.metadata import version
 from math import inf
 from pathlib import Path
 
@@ -250,11 +249,6 @@ async def _compose(
         loops=loops,
     )
     return process
-
-
-def zone_data_version() -> str:
-    """The version of the pinned time zone data."""
-    return version("tzdata")
 
 
 # --- dev --------------------------------------------------------------------------------------------------------------
