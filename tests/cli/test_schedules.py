@@ -10,7 +10,7 @@ from tests.cli.stand_in import job, problem, schedule
 
 RUNS = [
     {"at": "2027-03-28T01:00:00Z", "local": "2027-03-28T03:00:00+02:00", "note": "gap"},
-    {"at": "2027-10-31T00:30:00Z", "local": "2027-10-31T02:30:00+02:00", "note": "repeat"},
+    {"at": "2027-10-31T00:30:00.25Z", "local": "2027-10-31T02:30:00.25+02:00", "note": "repeat"},
 ]
 
 
@@ -81,6 +81,13 @@ def test_an_upsert_of_a_callback_at_an_interval(tocsin, server):
             "target": {"type": "http", "url": "http://x", "method": "PUT", "headers": {"A": "b"}},
         },
     }
+
+
+def test_a_name_that_is_taken_is_told_with_what_to_do(tocsin, server):
+    server.answers = [problem(409, "schedule-exists", "The name is taken", "PUT it", schedule_id="sch_1")]
+    code, out, err = tocsin("schedules", "create", "nightly", "--cron", "@daily", "-q", "q", "--handler", "h")
+    assert (code, out) == (1, "")
+    assert "there is a schedule 'nightly'; change it with tocsin schedules update, or add --upsert" in err
 
 
 def test_a_schedule_is_named_by_its_name(tocsin, server):
@@ -251,9 +258,9 @@ def test_a_preview_shows_local_time_and_utc_and_what_the_clocks_do(tocsin, serve
     assert code == 0
     assert [line.rstrip() for line in out.splitlines()] == [
         "At 02:30 every day",
-        "local time                     UTC                   note",
-        "Sun 2027-03-28 03:00:00+02:00  2027-03-28T01:00:00Z  makes up for a time that the clocks skip",
-        "Sun 2027-10-31 02:30:00+02:00  2027-10-31T00:30:00Z  a time that the clocks go through twice",
+        "local time                         UTC                      note",
+        "Sun 2027-03-28 03:00:00+02:00      2027-03-28T01:00:00Z     makes up for a time that the clocks skip",
+        "Sun 2027-10-31 02:30:00.250+02:00  2027-10-31T00:30:00.25Z  a time that the clocks go through twice",
         "Note: the clocks change",
     ]
     (asked,) = server.asked

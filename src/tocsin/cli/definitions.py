@@ -9,7 +9,7 @@ import typer
 
 from tocsin.cli import inputs, output, reach
 from tocsin.cli.output import Json
-from tocsin.errors import UsageError
+from tocsin.errors import Refused, UsageError
 
 Cron = Annotated[
     str | None, typer.Option(metavar="EXPR", help="When: five fields in quotes, '0 2 * * *', or a word, @daily.")
@@ -116,7 +116,15 @@ def create(
     if upsert:
         reply = reach.call("PUT", f"/v1/schedules/by-name/{reach.part(name)}", body=body)
     else:
-        reply = reach.call("POST", "/v1/schedules", body={"name": name, **body})
+        try:
+            reply = reach.call("POST", "/v1/schedules", body={"name": name, **body})
+        except Refused as refused:
+            if refused.kind != "schedule-exists":
+                raise
+            detail = (
+                f"there is a schedule {name!r}; change it with tocsin schedules update, or add --upsert to replace it"
+            )
+            raise Refused(refused.status, refused.kind, refused.title, detail) from refused
     show(reply, json, "made" if reply.status == 201 else "it existed already and is as given now")
 
 
@@ -247,7 +255,7 @@ def runs(items: list[dict[str, Any]]) -> None:
 def local(text: str) -> str:
     """An instant in its zone, with the day of the week."""
     at = datetime.fromisoformat(text)
-    return f"{at:%a} {at.isoformat(' ')}"
+    return f"{at:%a} {at.isoformat(' ', 'milliseconds' if at.microsecond else 'seconds')}"
 
 
 _NOTES = {"gap": "makes up for a time that the clocks skip", "repeat": "a time that the clocks go through twice"}
