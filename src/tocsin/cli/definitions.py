@@ -40,7 +40,7 @@ Overlap = Annotated[
     typer.Option(help="While an earlier run goes on: run too (default), leave out, or cancel the earlier."),
 ]
 Start = Annotated[str | None, typer.Option(metavar="TIME", help="No run before this (RFC 3339).")]
-End = Annotated[str | None, typer.Option(metavar="TIME", help="No run from this on (RFC 3339).")]
+End = Annotated[str | None, typer.Option(metavar="TIME", help="No run after this (RFC 3339).")]
 MaxRuns = Annotated[int | None, typer.Option(metavar="NUMBER", help="Finished after so many runs.")]
 JobName = Annotated[str | None, typer.Option(metavar="NAME", help="A name for its jobs.")]
 Window = Annotated[str | None, typer.Option(metavar="DURATION", help="Flexible: anywhere in a window of this length.")]
