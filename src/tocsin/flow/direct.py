@@ -69,7 +69,7 @@ class Director:
         now, spec = self._clock.now_ms(), entry.spec
         if body.payload is not UNSET:
             spec = structs.replace(spec, job=structs.replace(spec.job, payload=Raw(bytes(body.payload))))
-        request = self._entropy.bytes(12).hex() if key is None else key
+        request = self._entropy.bytes(12).hex()
         leader = spec.overlap == "replace" or spec.missed.policy == "run_all"
         job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=leader, request=request)
         retry = merged_policy(spec.job.retry, retrying_of(await self._queues.get(tenant, spec.job.queue)))
