@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.metadata import version
 from math import inf
 from pathlib import Path
 
@@ -21,32 +20,43 @@ from tocsin.errors import ConfigError
 from tocsin.executor.guard import Guard, parse_allowances
 from tocsin.executor.worker import Executor
 from tocsin.flow.admit import Admitter
+from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
 from tocsin.flow.change import Changer
 from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
+from tocsin.flow.define import Definer
+from tocsin.flow.direct import Director
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
+from tocsin.flow.ends import Ends
 from tocsin.flow.figures import Gauger
+from tocsin.flow.follow import Follower
 from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.health import Health
 from tocsin.flow.heartbeat import Heart
+from tocsin.flow.intervene import Intervener
 from tocsin.flow.load import Loader, quiet_until
 from tocsin.flow.look import Reader
+from tocsin.flow.occurrences import Mover
 from tocsin.flow.park import Parker, Unparker
+from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook
 from tocsin.flow.quotas import Limits, Quotas
 from tocsin.flow.recheck import Rechecker
 from tocsin.flow.recover import Recoverer
+from tocsin.flow.recur import Recurer
 from tocsin.flow.redrive import Redriver
 from tocsin.flow.rescue import Rescuer
 from tocsin.flow.shares import Sharer
+from tocsin.flow.sweep import Sweeper
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import LeaseTokens
 from tocsin.lease.local import LocalLeases
 from tocsin.lease.port import Leases
 from tocsin.model.ids import ALPHABET
 from tocsin.model.signing import new_secret
+from tocsin.model.zones import Zones, pinned_zones
 from tocsin.near.memory import MemoryNearTier
 from tocsin.near.port import NearTier
 from tocsin.sdk.asgi import App, AsgiTransport
@@ -122,8 +132,8 @@ def examine_store(settings: Settings) -> Examination:
     return examine(Path(settings.dsn.removeprefix("sqlite:")))
 
 
-async def build(settings: Settings, clock: Clock, entropy: Entropy) -> Process:
-    """Put one process together over SQLite. Raises LeaseHeld, ConfigError, StoreError."""
+async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones | None = None) -> Process:
+    """Put one process together over SQLite; `zones` are the pinned ones if not given. Raises LeaseHeld, ConfigError, StoreError."""
     try:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -136,30 +146,46 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy) -> Process:
         await leases.release()
         raise
     near = MemoryNearTier(clock, partitions=settings.partitions)
-    return await _compose(settings, store, near, leases, clock, entropy)
+    return await _compose(settings, store, near, leases, clock, entropy, zones)
 
 
 async def _compose(
-    settings: Settings, store: Store, near: NearTier, leases: Leases, clock: Clock, entropy: Entropy
+    settings: Settings,
+    store: Store,
+    near: NearTier,
+    leases: Leases,
+    clock: Clock,
+    entropy: Entropy,
+    zones: Zones | None,
 ) -> Process:
     jobs, rows = store.jobs, store.settings
     virtual = isinstance(clock, ManualClock)
     tally, gap = Tally(), Gap(clock, inf if virtual else GAP_S)
     queues = QueueBook(rows, near, tally, clock)
     quotas = Quotas(rows, tally, clock, Limits(**settings.quotas.as_dict()))
-    parker = Parker(jobs, near, tally)
-    ender = Ender(jobs, near, tally, clock, entropy)
+    ends = Ends(clock)
+    parker = Parker(jobs, near, ends, tally)
+    ender = Ender(jobs, near, ends, tally, clock, entropy)
+    agenda = Agenda(store.schedules, quotas, tally, zones or pinned_zones(), clock)
+    mover = Mover(jobs, store.schedules, near, queues, parker, agenda, tally, clock)
+    recurer = Recurer(jobs, store.schedules, mover, agenda, clock)
+    follower = Follower(store.schedules, mover, agenda, ends, clock)
+    sweeper = Sweeper(jobs, store.schedules, mover, agenda, follower, leases, clock)
+    presenter = Presenter(jobs, store.schedules, agenda, clock)
+    definer = Definer(jobs, store.schedules, mover, agenda, presenter, queues, clock, entropy)
     tokens = LeaseTokens(await rows.secret("lease-tokens", entropy.bytes(32)))
-    dispatcher = Dispatcher(jobs, near, leases, parker, tally, clock)
+    dispatcher = Dispatcher(jobs, near, leases, parker, recurer, tally, clock)
     loader = Loader(jobs, near, leases, clock)
     unparker = Unparker(jobs, near, leases, parker, clock)
     rechecker = Rechecker(jobs, near, leases, parker, clock, round(settings.recheck_delay_s * 1000))
     stages: list[Stage] = [
         dispatcher,
+        follower,
         loader,
         Rescuer(jobs, near, ender, gap, clock),
         unparker,
         rechecker,
+        sweeper,
         Archiver(jobs, tally, quotas, clock, round(settings.retention_days * DAY_MS)),
     ]
     conductor = (
@@ -170,15 +196,29 @@ async def _compose(
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(store, gap, clock, None if virtual else lambda: loops[0].passed_at_s)
     claimer = Claimer(
-        jobs, near, queues, tokens, SigningKeys(rows, clock), tally, clock, entropy, SystemClock() if virtual else clock
+        jobs,
+        near,
+        queues,
+        tokens,
+        SigningKeys(rows, clock),
+        tally,
+        clock,
+        entropy,
+        ends,
+        SystemClock() if virtual else clock,
     )
     desk = Desk(
         admit=Admitter(jobs, near, parker, queues, quotas, tally, clock, entropy),
         claim=claimer,
         tokens=tokens,
         heart=Heart(jobs, near),
-        complete=Completer(jobs, near, ender, tally, clock),
-        change=Changer(jobs, near, queues, parker, tally, clock),
+        complete=Completer(jobs, near, ender, ends, tally, clock),
+        change=Changer(
+            jobs, near, queues, parker, Intervener(store.schedules, mover, agenda, clock), ends, tally, clock
+        ),
+        define=definer,
+        direct=Director(jobs, mover, agenda, presenter, definer, queues, quotas, parker, tally, clock, entropy),
+        schedules=presenter,
         redrive=Redriver(jobs, near, tally, clock),
         look=Reader(jobs),
         queues=queues,
@@ -188,7 +228,7 @@ async def _compose(
         clock=clock,
         entropy=entropy,
         cursor_secret=await rows.secret("cursors", entropy.bytes(32)),
-        zone_data=zone_data_version(),
+        zone_data=agenda.zones.version,
         metrics=telemetry.exposition,
         advance=(lambda seconds: process.advance(seconds)) if conductor is not None else None,
     )
@@ -209,11 +249,6 @@ async def _compose(
         loops=loops,
     )
     return process
-
-
-def zone_data_version() -> str:
-    """The version of the pinned time zone data."""
-    return version("tzdata")
 
 
 # --- dev --------------------------------------------------------------------------------------------------------------

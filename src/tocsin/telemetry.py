@@ -10,6 +10,10 @@
 | tocsin_near{what} | gauge | members due, ready, in hand, leases |
 | tocsin_floor_age_seconds | gauge | how far the recheck is behind, worst partition |
 | tocsin_reports_refused_total{why} | counter | late, repeated or forged reports of workers |
+| tocsin_schedule_skips_total{reason} | counter | occurrences of schedules that did not run, by reason |
+| tocsin_schedules{status} | gauge | schedules by status; `broken` above 0 needs somebody to look |
+| tocsin_schedule_repairs_total{what} | counter | what the sweep of schedules had to mend or move |
+| tocsin_zone_data_info{version} | gauge | 1 for the version of the zone data in use |
 """
 
 from __future__ import annotations
@@ -66,6 +70,11 @@ NEAR = Gauge("tocsin_near", "What the near tier holds.", ["what"], registry=REGI
 FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
 LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
 FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))
+
+SCHEDULE_SKIPS = Counter("tocsin_schedule_skips", "Occurrences that did not run.", ["reason"], registry=REGISTRY)
+SCHEDULES = Gauge("tocsin_schedules", "Schedules by status.", ["status"], registry=REGISTRY)
+SCHEDULE_REPAIRS = Counter("tocsin_schedule_repairs", "What the sweep of schedules did.", ["what"], registry=REGISTRY)
+ZONE_DATA = Gauge("tocsin_zone_data_info", "The zone data in use.", ["version"], registry=REGISTRY)
 
 CREATED, REPLAYED = JOBS.labels("created"), JOBS.labels("replayed")
 FIRED, VOIDED, PARKED, UNPARKED = (JOBS.labels(x) for x in ("fired", "void", "parked", "unparked"))

@@ -126,7 +126,7 @@ async def server(
     """A server of its own, at `start` (default: now), gone at the end; with `data` its file stays in that folder."""
     with tempfile.TemporaryDirectory(prefix="tocsin-test-") as folder:
         clock = ManualClock(start)
-        chosen = replace(settings or Settings(partitions=4), data=data or Path(folder))
+        chosen = replace(settings or Settings(partitions=1), data=data or Path(folder))
         process = await roles.build(chosen, clock, entropy or SystemEntropy())
         try:
             text, secret = await roles.prepare_dev(process, token)

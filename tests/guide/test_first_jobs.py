@@ -149,9 +149,3 @@ async def test_a_job_nobody_took_in_time_is_skipped_and_says_so(server, client):
     skipped = await client.jobs.get(job.job_id)
     assert skipped.status == "SKIPPED"
     assert skipped.last_error
-
-
-async def test_schedules_are_not_there_yet(client):
-    with pytest.raises(tocsin.Refused) as refused:
-        await client.transport.request("POST", "/v1/schedules", body=b'{"name": "nightly", "cron": "0 2 * * *"}')
-    assert refused.value.status == 404

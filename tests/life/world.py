@@ -19,26 +19,37 @@ from tocsin import wire
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import Refused
 from tocsin.flow.admit import Admitted, Admitter, Wanted
+from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
 from tocsin.flow.change import Changer
 from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Answer, Completer
+from tocsin.flow.define import Definer
+from tocsin.flow.direct import Director
 from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
+from tocsin.flow.ends import Ends
+from tocsin.flow.follow import Follower
 from tocsin.flow.gap import Gap, Pulse
 from tocsin.flow.heartbeat import Heart
+from tocsin.flow.intervene import Intervener
 from tocsin.flow.load import Loader
 from tocsin.flow.look import Reader
+from tocsin.flow.occurrences import Mover
 from tocsin.flow.park import Parker, Unparker
+from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook
 from tocsin.flow.quotas import Limits, Quotas
 from tocsin.flow.recheck import Rechecker
 from tocsin.flow.recover import Recoverer
+from tocsin.flow.recur import Recurer
 from tocsin.flow.redrive import Redriver
 from tocsin.flow.rescue import Rescuer
+from tocsin.flow.sweep import Sweeper
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import JobState
+from tocsin.model.zones import Zones, pinned_zones
 from tocsin.near.memory import MemoryNearTier
 from tocsin.service import Conductor, Stage
 from tocsin.store.port import Beaten, NotYours, Store
@@ -92,10 +103,32 @@ class Process:
         self.tally, self.gap = Tally(), Gap(clock)
         self.queues = QueueBook(rows, near, self.tally, clock)
         self.quotas = Quotas(rows, self.tally, clock, world.limits)
-        self.parker = Parker(jobs, near, self.tally)
-        self.ender = Ender(jobs, near, self.tally, clock, entropy)
+        self.ends, schedules = Ends(clock), store.schedules
+        self.parker = Parker(jobs, near, self.ends, self.tally)
+        self.ender = Ender(jobs, near, self.ends, self.tally, clock, entropy)
+        self.agenda = Agenda(schedules, self.quotas, self.tally, world.zones, clock)
+        self.mover = Mover(jobs, schedules, near, self.queues, self.parker, self.agenda, self.tally, clock)
+        self.recur = Recurer(jobs, schedules, self.mover, self.agenda, clock)
+        self.follow = Follower(schedules, self.mover, self.agenda, self.ends, clock)
+        self.sweep = Sweeper(jobs, schedules, self.mover, self.agenda, self.follow, leases, clock)
+        self.present = Presenter(jobs, schedules, self.agenda, clock)
+        self.define = Definer(jobs, schedules, self.mover, self.agenda, self.present, self.queues, clock, entropy)
+        self.direct = Director(
+            jobs,
+            self.mover,
+            self.agenda,
+            self.present,
+            self.define,
+            self.queues,
+            self.quotas,
+            self.parker,
+            self.tally,
+            clock,
+            entropy,
+        )
+        intervener = Intervener(schedules, self.mover, self.agenda, clock)
         self.tokens = LeaseTokens(b"0" * 32)
-        self.dispatch = Dispatcher(jobs, near, leases, self.parker, self.tally, clock)
+        self.dispatch = Dispatcher(jobs, near, leases, self.parker, self.recur, self.tally, clock)
         self.load = Loader(jobs, near, leases, clock, page=world.page)
         self.rescue = Rescuer(jobs, near, self.ender, self.gap, clock)
         self.unpark = Unparker(jobs, near, leases, self.parker, clock)
@@ -103,19 +136,23 @@ class Process:
         self.archive = Archiver(jobs, self.tally, self.quotas, clock, 30 * DAY_S * 1000)
         self.pulse = Pulse(store, self.gap, clock)
         self.admit = Admitter(jobs, near, self.parker, self.queues, self.quotas, self.tally, clock, entropy)
-        self.claim = Claimer(jobs, near, self.queues, self.tokens, SigningKeys(rows, clock), self.tally, clock, entropy)
+        self.claim = Claimer(
+            jobs, near, self.queues, self.tokens, SigningKeys(rows, clock), self.tally, clock, entropy, self.ends
+        )
         self.heart = Heart(jobs, near)
-        self.complete = Completer(jobs, near, self.ender, self.tally, clock)
-        self.change = Changer(jobs, near, self.queues, self.parker, self.tally, clock)
+        self.complete = Completer(jobs, near, self.ender, self.ends, self.tally, clock)
+        self.change = Changer(jobs, near, self.queues, self.parker, intervener, self.ends, self.tally, clock)
         self.redrive = Redriver(jobs, near, self.tally, clock)
         self.look = Reader(jobs)
         self.recover = Recoverer(jobs, near, self.parker, self.unpark, self.load, self.recheck, clock)
         self.stages: list[Stage] = [
             self.dispatch,
+            self.follow,
             self.load,
             self.rescue,
             self.unpark,
             self.recheck,
+            self.sweep,
             self.archive,
             self.pulse,
         ]
@@ -134,8 +171,10 @@ class World:
         line_limit: int = 100_000,
         page: int = 2_000,
         limits: Limits | None = None,
+        zones: Zones | None = None,
         yielding: bool = False,
     ) -> None:
+        self.zones = zones or pinned_zones()
         self.clock = ManualClock(START)
         self.entropy = SeededEntropy(seed)
         self.disk, self.fault = Disk(), Fault()

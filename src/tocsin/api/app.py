@@ -14,11 +14,12 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
 from tocsin.api.auth import NOBODY, Doorkeeper, Rule, require
 from tocsin.api.call import Answer, Call, refused
 from tocsin.api.desk import Desk
-from tocsin.api.operation import NAMED, Operation
+from tocsin.api.operation import FREE, NAMED, Operation
 from tocsin.api.operations import served
 from tocsin.api.probes import CachedHealth
 from tocsin.api.problems import (
@@ -42,6 +43,7 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_FREE_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
@@ -126,7 +128,7 @@ class App:
             if nul and not operation.by_item:
                 raise invalid(nul_faults(raw))
         query = read_query(operation.query, scope["query_string"])
-        _require_names(operation.params, params)
+        _require_names(operation.params, params, scope.get("raw_path"))
         call = Call(
             caller=caller, params=params, body=body, query=query, raw=raw, nul=nul, headers=headers, lease=lease
         )
@@ -176,10 +178,14 @@ def _too_large(operation: Operation) -> Refused:
     return too_large(f"the body may have at most {operation.limit} bytes")
 
 
-def _require_names(kinds: tuple[str, ...], params: tuple[str, ...]) -> None:
+def _require_names(kinds: tuple[str, ...], params: tuple[str, ...], raw_path: bytes | None) -> None:
     for kind, value in zip(kinds, params, strict=True):
+        if kind == FREE:
+            _require_text(raw_path or b"")
         if "\0" in value:
             raise invalid([(f"/{kind}", "must not contain the character NUL (U+0000)")])
+        if kind == FREE and _FREE_NAME.fullmatch(value) is None:
+            raise invalid([(f"/{kind}", "must be: 1-200 characters without control characters")])
         if kind in NAMED and _NAME.fullmatch(value) is None:
             raise invalid(
                 [
@@ -189,6 +195,14 @@ def _require_names(kinds: tuple[str, ...], params: tuple[str, ...]) -> None:
                     )
                 ]
             )
+
+
+def _require_text(raw_path: bytes) -> None:
+    # Whoever decoded the path has put U+FFFD where it was not UTF-8: different names would become one.
+    try:
+        unquote_to_bytes(raw_path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise unreadable("the path is not UTF-8") from None
 
 
 def _is_public(operations: dict[str, Operation]) -> bool:

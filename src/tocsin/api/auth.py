@@ -94,6 +94,7 @@ class Rule(Enum):
     READ = "the scope `read`"
     WRITE = "the scope `write`"
     WORK = "the scope `work:<queue>` of this queue"
+    TEMPLATE = "the scope `write`, or `work:<queue>` of the queue in the template"
     ATTEMPT = "the scope `work:<queue>` of the attempt's queue"
     ADMIN = "the scope `admin`"
     OPERATOR = "the scope `operator`"
@@ -111,6 +112,9 @@ def require(rule: Rule, caller: Caller, params: tuple[str, ...], lease: Lease | 
             allowed = caller.write
         case Rule.WORK:
             allowed = caller.may_work(params[0])
+        case Rule.TEMPLATE:
+            # Which queue it must be, the body says: judged when that has been read.
+            allowed = caller.write or bool(caller.works)
         case Rule.ATTEMPT:
             allowed = caller.executor or bool(caller.works)
             if lease is not None and lease.tenant == caller.tenant and not caller.executor:

@@ -20,8 +20,9 @@ _FRACTION = re.compile(rb"[0-9](?:\.0|\.[0-9]+[eE]|[eE])")
 _EXACT = 2.0**53
 
 
-def body_hash(raw: bytes) -> bytes:
-    """16 bytes that stand for a job's body, its `idempotency_key` left out. The body has passed its checks."""
+def body_hash(raw: bytes, path: str = "") -> bytes:
+    """16 bytes that stand for a job's body, its `idempotency_key` left out, and for the path where the body alone does not say
+    what is asked for. The body has passed its checks."""
     try:
         value = _decode(raw)
     except msgspec.DecodeError:
@@ -31,7 +32,7 @@ def body_hash(raw: bytes) -> bytes:
         value.pop("idempotency_key", None)
     if _FRACTION.search(raw):
         value = _plain(value)
-    return blake2b(_encode(value), digest_size=16).digest()
+    return blake2b(_encode(value) + path.encode(), digest_size=16).digest()
 
 
 def _as_written(number: str) -> str:

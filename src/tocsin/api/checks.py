@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
+from msgspec.structs import fields
 
 from tocsin.api.problems import Fault, invalid, step, too_large
 from tocsin.api.reading import require_flat
@@ -24,12 +25,16 @@ from tocsin.wire import (
     HttpTarget,
     JobCreate,
     JobPatch,
+    JobTemplate,
     RetryPolicy,
+    SchedulePatch,
+    SchedulePut,
     Timing,
+    Trigger,
 )
 
 if TYPE_CHECKING:
-    from msgspec import Raw
+    from msgspec import Raw, Struct
 
 _KEY = re.compile(rb"[\x20-\x7e]{1,255}")
 # https://www.w3.org/TR/trace-context/#traceparent-header; what has not its form is as good as absent.
@@ -50,12 +55,7 @@ def check_job(job: JobCreate) -> None:
     if job.retry is not None:
         faults += retry_faults(job.retry)
     if isinstance(job.target, HttpTarget):
-        faults += errors_of(job.target)
-        faults += [
-            (f"/target/headers{step(name)}", "is the mask that answers show; send the value itself")
-            for name, value in job.target.headers.items()
-            if value == MASK
-        ]
+        faults += errors_of(job.target) + _mask_faults(job.target)
     if faults:
         raise invalid(faults)
 
@@ -100,10 +100,81 @@ def retry_faults(retry: RetryPolicy, pointer: str = "/retry") -> list[Fault]:
     return []
 
 
-def _timing_faults(timing: Timing) -> list[Fault]:
+def _timing_faults(timing: Timing, pointer: str = "/timing") -> list[Fault]:
     if timing.class_ == "flexible":
-        return [] if timing.window_s is not None else [("/timing/window_s", "is required with flexible")]
-    return [] if timing.window_s is None else [("/timing/window_s", "belongs to flexible, not to precise")]
+        return [] if timing.window_s is not None else [(f"{pointer}/window_s", "is required with flexible")]
+    return [] if timing.window_s is None else [(f"{pointer}/window_s", "belongs to flexible, not to precise")]
+
+
+def _mask_faults(target: HttpTarget, pointer: str = "/target") -> list[Fault]:
+    return [
+        (f"{pointer}/headers{step(name)}", "is the mask that answers show; send the value itself")
+        for name, value in target.headers.items()
+        if value == MASK
+    ]
+
+
+def check_schedule(schedule: SchedulePut, name: str | None = None) -> None:
+    """Raise Refused (413, 422) unless a schedule is right as far as each of its fields alone can tell; `name` is the one in the
+    path."""
+    _require_size(schedule.job_template)
+    faults = _template_faults(schedule.job_template, new=True) + _moments_faults(schedule)
+    if name is not None and schedule.name not in (None, name):
+        faults.append(("/name", "must be the name in the path, or be left out"))
+    if faults:
+        raise invalid(faults)
+
+
+def check_schedule_patch(patch: SchedulePatch) -> None:
+    """Raise Refused (413, 422) unless a change of a schedule is right as far as each of its fields alone can tell."""
+    if all(getattr(patch, name) is UNSET for name in patch.__struct_fields__):
+        raise invalid([("", "must change something; the body is empty")])
+    faults = _moments_faults(patch)
+    if isinstance(patch.job_template, JobTemplate):
+        _require_size(patch.job_template)
+        faults = _template_faults(patch.job_template, new=False) + faults
+    if faults:
+        raise invalid(faults)
+
+
+def check_moments(body: Struct) -> None:
+    """Raise Refused (422) unless each instant of a body can be shown."""
+    if faults := _moments_faults(body):
+        raise invalid(faults)
+
+
+def check_trigger(body: Trigger) -> None:
+    """Raise Refused (413, 422) for a payload that cannot be kept."""
+    if body.payload is not UNSET:
+        require_flat(body.payload, "/payload", MAX_PAYLOAD_BYTES)
+
+
+def _require_size(template: JobTemplate) -> None:
+    require_flat(template.payload, "/job_template/payload", MAX_PAYLOAD_BYTES)
+
+
+def _template_faults(template: JobTemplate, *, new: bool) -> list[Fault]:
+    """What is wrong with a template. A masked header in a change may stand for the value that is kept; the flow knows."""
+    faults: list[Fault] = []
+    if template.timing is not None:
+        faults += _timing_faults(template.timing, "/job_template/timing")
+    if template.retry is not None:
+        faults += retry_faults(template.retry, "/job_template/retry")
+    if isinstance(template.target, HttpTarget):
+        faults += errors_of(template.target, "/job_template/target")
+        if new:
+            faults += _mask_faults(template.target, "/job_template/target")
+    return faults
+
+
+def _moments_faults(body: Struct) -> list[Fault]:
+    """What is wrong with the instants among a body's fields."""
+    faults: list[Fault] = []
+    for field in fields(body):
+        value = getattr(body, field.name)
+        if isinstance(value, datetime):
+            faults += moment_faults(value, f"/{field.encode_name}")
+    return faults
 
 
 def check_progress(progress: Raw) -> None:

@@ -82,6 +82,54 @@ class Looks(Protocol):
     ) -> tuple[list[JobState], tuple[int, str] | None]: ...
 
 
+class Defines(Protocol):
+    """Makes and changes schedules; raises Refused (404, 409, 412, 422). Header values in what it answers are not masked."""
+
+    async def create(self, tenant: str, body: wire.ScheduleCreate) -> wire.Schedule: ...
+
+    async def upsert(self, tenant: str, name: str, body: wire.SchedulePut) -> tuple[wire.Schedule, bool]:
+        """The schedule of that name, and whether it has been made."""
+        ...
+
+    async def patch(
+        self, tenant: str, schedule_id: str, body: wire.SchedulePatch, if_match: int | None
+    ) -> wire.Schedule: ...
+
+    async def delete(self, tenant: str, schedule_id: str) -> None: ...
+
+
+class Directs(Protocol):
+    """Acts on schedules beside their own course; raises Refused (404, 409, 422, 429)."""
+
+    async def trigger(
+        self, tenant: str, schedule_id: str, body: wire.Trigger, key: str | None, body_hash: bytes
+    ) -> tuple[JobState, bool]:
+        """The job, and whether it is that of an earlier request with the same key."""
+        ...
+
+    async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule: ...
+
+    async def backfill(self, tenant: str, schedule_id: str, body: wire.Backfill) -> wire.Backfilled: ...
+
+
+class ShowsSchedules(Protocol):
+    """Shows schedules; raises Refused (404, 422). Header values are not masked."""
+
+    async def get(self, tenant: str, schedule_id: str) -> wire.Schedule: ...
+
+    async def page(
+        self, tenant: str, status: wire.ScheduleStatus | None, name: str | None, after: str | None, limit: int
+    ) -> tuple[Sequence[wire.Schedule], str | None]: ...
+
+    async def jobs(self, tenant: str, schedule_id: str, after: str | None, limit: int) -> JobPage: ...
+
+    async def skips(
+        self, tenant: str, schedule_id: str, after: tuple[int, str] | None, limit: int
+    ) -> tuple[Sequence[wire.Skip], tuple[int, str] | None]: ...
+
+    async def preview(self, body: wire.Preview) -> wire.Previewed: ...
+
+
 class KeepsQueues(Protocol):
     """The settings and figures of queues."""
 
@@ -125,6 +173,9 @@ class Desk:
     heart: Beats
     complete: Completes
     change: Changes
+    define: Defines
+    direct: Directs
+    schedules: ShowsSchedules
     redrive: Redrives
     look: Looks
     queues: KeepsQueues

@@ -11,7 +11,7 @@ import msgspec
 
 from tocsin import __version__, wire
 from tocsin.api.auth import Rule
-from tocsin.api.operation import NAMED, Operation
+from tocsin.api.operation import FREE, NAMED, Operation
 from tocsin.api.operations import served
 from tocsin.api.probes import NotReady
 from tocsin.api.query import NoQuery
@@ -30,7 +30,7 @@ _HEADERS: dict[str, Schema] = {
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
     },
     "If-Match": {
-        "description": "The job's version in quotes; another version is refused with 412.",
+        "description": "The version of a job, or the revision of a schedule, in quotes; another is refused with 412.",
         "schema": {"type": "string", "pattern": '^"[0-9]{1,15}"$'},
     },
     "traceparent": {
@@ -53,6 +53,26 @@ _EXAMPLES: dict[str, Schema] = {
         "window_s": 0,
     },
     "JobPatch": {"delay_s": 900, "priority": "high"},
+    "ScheduleCreate": {
+        "name": "merchant-settlement-report",
+        "cron": "0 2 * * *",
+        "time_zone": "Asia/Kolkata",
+        "job_template": {
+            "queue": "settlements",
+            "target": {"type": "task", "handler": "reports.settle"},
+            "payload": {"report": "daily"},
+        },
+        "missed_runs": {"policy": "run_latest"},
+        "overlap": "forbid",
+    },
+    "SchedulePut": {
+        "every_s": 900,
+        "job_template": {"queue": "mail", "target": {"type": "task", "handler": "mail.fetch"}},
+    },
+    "SchedulePatch": {"paused": True, "pause_note": "the bank is closed", "pause_until": "2026-12-27T00:00:00Z"},
+    "Preview": {"cron": "30 2 * * *", "time_zone": "America/New_York", "after": "2026-03-07T08:00:00Z", "count": 3},
+    "Trigger": {"payload": {"report": "again"}},
+    "Backfill": {"from": "2026-03-01T00:00:00Z", "to": "2026-03-08T00:00:00Z", "order": "oldest_first"},
     "ClaimRequest": {"worker": "w-17", "max": 10, "wait_s": 0},
     "Heartbeat": {"progress": {"done": 40}},
     "Completion": {"outcome": "succeeded", "result": {"sent": True}},
@@ -116,7 +136,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[type, Schema], dict[
     for name, example in _EXAMPLES.items():
         if name in components:
             components[name]["examples"] = [example]
-    for name in ("JobPatch", "TenantPatch"):
+    for name in ("JobPatch", "SchedulePatch", "TenantPatch"):
         components[name]["minProperties"] = 1
     return dict(zip(kinds, pointers, strict=True)), components
 
@@ -141,14 +161,14 @@ def _operation(operation: Operation, schemas: dict[type, Schema]) -> Schema:
 
 
 def _path_parameters(operation: Operation) -> list[Schema]:
-    named = msgspec.json.schema(wire.Name)
-    return [
-        {"name": name, "in": "path", "required": True, "schema": named if name in NAMED else _opaque()}
-        for name in operation.params
-    ]
+    return [{"name": name, "in": "path", "required": True, "schema": _path_schema(name)} for name in operation.params]
 
 
-def _opaque() -> Schema:
+def _path_schema(name: str) -> Schema:
+    if name in NAMED:
+        return msgspec.json.schema(wire.Name)
+    if name == FREE:
+        return msgspec.json.schema(wire.FreeName)
     return {"type": "string", "minLength": 1, "pattern": "^[^/:\\x00]+$"}
 
 

@@ -17,6 +17,7 @@ from tocsin.api.reading import Reader
 
 Handler = Callable[[Desk, Call], Awaitable[Answer]]
 NAMED = frozenset({"queue", "tenant"})
+FREE = "name"  # a free name; it ends its path
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
 
 

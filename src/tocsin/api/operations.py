@@ -11,6 +11,7 @@ from tocsin.api import attempts, jobs, probes, queues, tenants
 from tocsin.api.auth import Rule
 from tocsin.api.operation import Nothing, Operation
 from tocsin.api.query import JobQuery, ListQuery
+from tocsin.api.schedule_operations import SCHEDULE_OPERATIONS
 
 # A report's error may be long; what is kept of it is cut, so that a long traceback does not leave an attempt open.
 MAX_REPORT_BYTES = wire.MAX_BATCH_BYTES
@@ -184,6 +185,7 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=wire.ExecutorClaimAnswer,
         waits=True,
     ),
+    *SCHEDULE_OPERATIONS,
     # queues and dead letters
     Operation(
         method="GET",

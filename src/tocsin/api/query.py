@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from tocsin.api.problems import Fault, invalid, step, unreadable
 from tocsin.api.reading import fault_of
-from tocsin.wire import Moment, Name, Status
+from tocsin.wire import FreeName, Moment, Name, ScheduleStatus, Status
 
 MOST_PARAMETERS = 100
 Tag = Annotated[str, Meta(pattern="^[^:]{1,64}:", max_length=321, description="A tag as key:value.")]
@@ -39,6 +39,13 @@ class JobQuery(ListQuery, forbid_unknown_fields=True, frozen=True, kw_only=True)
     tag: Annotated[list[Tag], Meta(max_length=20)] = []
     created_after: Moment | None = None
     created_before: Moment | None = None
+
+
+class ScheduleQuery(ListQuery, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A page of schedules that match."""
+
+    status: ScheduleStatus | None = None
+    name: FreeName | None = None
 
 
 def read_query(kind: type[Struct], text: bytes) -> Any:

@@ -11,9 +11,9 @@ from tocsin import wire
 from tocsin.api import views
 from tocsin.api.call import Answer, Call, ok
 from tocsin.api.checks import moment_faults, retry_faults
-from tocsin.api.cursors import Cursors, page_of
+from tocsin.api.cursors import Cursors, page_of, timed
 from tocsin.api.desk import Desk
-from tocsin.api.problems import Fault, bad_cursor, invalid, not_found
+from tocsin.api.problems import Fault, invalid, not_found
 from tocsin.api.query import ListQuery
 from tocsin.clock import ms_of
 from tocsin.model.job import Retrying
@@ -108,20 +108,13 @@ async def list_dead(desk: Desk, call: Call) -> Answer:
     cursors = Cursors(desk.cursor_secret)
     place = (tenant, "dead-letters", name)
     text = cursors.read(place, query.cursor)
-    jobs, following = await desk.look.dead(tenant, name, None if text is None else _place_of(text), query.limit)
+    jobs, following = await desk.look.dead(tenant, name, None if text is None else timed(text), query.limit)
     return ok(
         wire.Page(
             items=[views.job(state) for state in jobs],
             next_cursor=None if following is None else cursors.make(place, f"{following[0]} {following[1]}"),
         )
     )
-
-
-def _place_of(text: str) -> tuple[int, str]:
-    died, _, job_id = text.partition(" ")
-    if not died.isdigit():
-        raise bad_cursor()
-    return int(died), job_id
 
 
 async def redrive(desk: Desk, call: Call) -> Answer:

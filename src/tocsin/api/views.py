@@ -63,6 +63,14 @@ def masked(target: wire.Target) -> wire.Target:
     return target
 
 
+def schedule(found: wire.Schedule) -> wire.Schedule:
+    """A schedule with the header values of its template masked."""
+    template = found.job_template
+    if template is None or (target := masked(template.target)) is template.target:
+        return found
+    return replace(found, job_template=replace(template, target=target))
+
+
 def _policy(made: Definition) -> wire.RetryPolicy:
     retry = made.retry
     return wire.RetryPolicy(

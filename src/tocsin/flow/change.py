@@ -16,11 +16,14 @@ from tocsin import telemetry, wire
 from tocsin.clock import Clock, ms_of
 from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import checked_run_at, invalid, line_of, merged_policy
+from tocsin.flow.ends import Ends
 from tocsin.flow.horizon import Horizon, due_of
+from tocsin.flow.intervene import Intervener
 from tocsin.flow.look import not_found
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
+from tocsin.model.ids import is_schedules
 from tocsin.model.job import PENDING, PRIORITY, Definition, JobState, Status
 from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
@@ -35,9 +38,18 @@ class Changer:
     """Changes jobs at their owners' wish."""
 
     def __init__(
-        self, store: JobStore, near: NearTier, queues: QueueBook, parker: Parker, tally: Tally, clock: Clock
+        self,
+        store: JobStore,
+        near: NearTier,
+        queues: QueueBook,
+        parker: Parker,
+        intervener: Intervener,
+        ends: Ends,
+        tally: Tally,
+        clock: Clock,
     ) -> None:
         self._store, self._near, self._queues, self._parker = store, near, queues, parker
+        self._intervener, self._ends = intervener, ends
         self._horizon = Horizon(near, clock)
         self._tally, self._clock = tally, clock
 
@@ -84,11 +96,17 @@ class Changer:
                     raise _wrong_state(job, "cancelled", "it is over")
                 case _:
                     assert_never(job.status)
-            if (await self._store.change([Change(before=job, after=after)]))[0]:
+            taken_out = await self._taken_out(job, after)
+            if taken_out:
+                return after
+            if taken_out is None and (await self._store.change([Change(before=job, after=after)]))[0]:
+                self._ends.tell([job_id])
                 self._tally.moved(job.line, job.status, after.status)
                 if after.status is Status.CANCELLED:
                     telemetry.CANCELLED.inc()
                     await self._near.remove([job_id])
+                    if is_schedules(job_id):
+                        await self._intervener.note_cancelled(job)
                 return after
         raise _too_busy(job_id)
 
@@ -99,6 +117,9 @@ class Changer:
         return job
 
     async def _write(self, job: JobState, after: JobState) -> bool:
+        taken_out = await self._taken_out(job, after)
+        if taken_out is not None:
+            return taken_out
         if not (await self._store.change([Change(before=job, after=after, timer=True)]))[0]:
             return False
         self._tally.moved(after.line, job.status, after.status)
@@ -112,6 +133,12 @@ class Changer:
             # The change is durable and its timer will be found; the client must not hear that it did not happen.
             log.warning("near_tier_not_told", jobs=1, error=str(error), next="the recheck finds it")
         return True
+
+    async def _taken_out(self, job: JobState, after: JobState) -> bool | None:
+        """Whether a schedule's waiting job was taken out of its hands by this change; None if that does not concern a schedule."""
+        if not is_schedules(job.job_id) or job.status is not Status.SCHEDULED or after.status is Status.SCHEDULED:
+            return None
+        return await self._intervener.take_out(job, after)
 
     def _queued(self, job: JobState, definition: Definition) -> JobState:
         now = self._clock.now_ms()
@@ -135,7 +162,7 @@ class Changer:
         timing = old.timing if patch.timing is UNSET else patch.timing or wire.Timing()
         asked = self._asked_at(job, patch, now)
         new = Definition(
-            target=old.target if patch.target is UNSET else _unmasked(patch.target, old.target),
+            target=old.target if patch.target is UNSET else unmasked(patch.target, old.target),
             run_at=asked,
             key_at=old.key_at,
             payload=old.payload if patch.payload is UNSET else Raw(bytes(patch.payload)),
@@ -148,6 +175,7 @@ class Changer:
             schedule_id=old.schedule_id,
             occurrence_at=old.occurrence_at,
             origin=old.origin,
+            made_at=old.made_at,
         )
         priority = job.priority if patch.priority is UNSET else PRIORITY[patch.priority or "normal"]
         fire_at = job.fire_at
@@ -195,7 +223,7 @@ def _same(new: Definition, old: Definition) -> bool:
     )
 
 
-def _unmasked(new: wire.Target, old: wire.Target) -> wire.Target:
+def unmasked(new: wire.Target, old: wire.Target) -> wire.Target:
     """Header values come back masked in answers; one that is sent back masked keeps what is stored, at the same host only:
     who may change a job but not read its secrets must not be able to have them sent elsewhere."""
     if not isinstance(new, wire.HttpTarget) or not isinstance(old, wire.HttpTarget):

@@ -14,6 +14,7 @@ from tocsin import telemetry, wire
 from tocsin.clock import Clock
 from tocsin.errors import Refused
 from tocsin.flow.ending import Ender
+from tocsin.flow.ends import Ends
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import Lease
 from tocsin.model.job import HELD, JobState, Status
@@ -30,8 +31,8 @@ Answer = Status | NotYours | Refused
 class Completer:
     """Takes workers' reports."""
 
-    def __init__(self, store: JobStore, near: NearTier, ender: Ender, tally: Tally, clock: Clock) -> None:
-        self._store, self._near, self._ender = store, near, ender
+    def __init__(self, store: JobStore, near: NearTier, ender: Ender, ends: Ends, tally: Tally, clock: Clock) -> None:
+        self._store, self._near, self._ender, self._ends = store, near, ender, ends
         self._tally, self._clock = tally, clock
 
     async def complete(self, items: Sequence[Report]) -> list[Answer]:
@@ -59,6 +60,7 @@ class Completer:
         won = await self._store.succeed([_success(*items[at]) for at in places])
         done = [items[at][0] for at, ok in zip(places, won, strict=True) if ok]
         await self._near.unlease([(lease.job_id, lease.attempt) for lease in done])
+        self._ends.tell(lease.job_id for lease in done)
         self._count(done)
         left = []
         for at, ok in zip(places, won, strict=True):

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from tocsin import telemetry
 from tocsin.clock import Clock, Entropy
+from tocsin.flow.ends import Ends
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.tally import Tally
-from tocsin.model.job import HELD, JobState, Status
+from tocsin.model.job import HELD, TERMINAL, JobState, Status
 from tocsin.model.retry import decide
 from tocsin.near.port import NearTier
 from tocsin.store.port import AttemptRecord, Change, JobStore
@@ -30,8 +31,10 @@ _EVENT = {
 class Ender:
     """Ends attempts of held jobs."""
 
-    def __init__(self, store: JobStore, near: NearTier, tally: Tally, clock: Clock, entropy: Entropy) -> None:
-        self._store, self._near, self._horizon = store, near, Horizon(near, clock)
+    def __init__(
+        self, store: JobStore, near: NearTier, ends: Ends, tally: Tally, clock: Clock, entropy: Entropy
+    ) -> None:
+        self._store, self._near, self._ends, self._horizon = store, near, ends, Horizon(near, clock)
         self._tally, self._clock, self._entropy = tally, clock, entropy
 
     def change(
@@ -96,6 +99,7 @@ class Ender:
         done = [change for change, ok in zip(changes, won, strict=True) if ok]
         await self._near.unlease([(change.before.job_id, change.before.attempt) for change in done])
         await self._horizon.offer([due_of(change.after) for change in done if change.timer])
+        self._ends.tell(change.after.job_id for change in done if change.after.status in TERMINAL)
         for change in done:
             before, after = change.before, change.after
             self._tally.moved(after.line, before.status, after.status)

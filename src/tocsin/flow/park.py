@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 from tocsin import telemetry
 from tocsin.clock import Clock
+from tocsin.flow.ends import Ends
 from tocsin.flow.tally import Tally
 from tocsin.lease.port import Leases
+from tocsin.model.ids import is_schedules
 from tocsin.model.job import Line, Status
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
@@ -29,8 +31,8 @@ BATCH = 1_000
 class Parker:
     """Pushes jobs into their lines, and parks what does not fit."""
 
-    def __init__(self, store: JobStore, near: NearTier, tally: Tally) -> None:
-        self._store, self._near, self._tally = store, near, tally
+    def __init__(self, store: JobStore, near: NearTier, ends: Ends, tally: Tally) -> None:
+        self._store, self._near, self._ends, self._tally = store, near, ends, tally
 
     async def push(self, dues: Sequence[Due]) -> list[Due]:
         """Push; what was parked instead is answered (its park row stands for its timer)."""
@@ -52,8 +54,11 @@ class Parker:
         for due, fired in zip(dues, answers, strict=True):
             if fired is Fired.EXPIRED:
                 telemetry.SKIPPED.inc()
+                if is_schedules(due.job_id):
+                    telemetry.SCHEDULE_SKIPS.labels("expired").inc()
                 self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
                 await self._near.remove([due.job_id])
+                self._ends.tell([due.job_id])
         return [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
 
 

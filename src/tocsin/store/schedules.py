@@ -123,8 +123,8 @@ class ScheduleStore(Protocol):
         """Newest first by ID, below `after`."""
         ...
 
-    async def overdue(self, partition: int, before: int, limit: int) -> list[ScheduleRow]:
-        """Rows of a partition whose `look_at` is before that instant, the oldest first."""
+    async def overdue(self, partitions: Sequence[int], before: int, limit: int) -> list[ScheduleRow]:
+        """Rows of these partitions whose `look_at` is before that instant, at most `limit` of each."""
         ...
 
     async def walk(self, partition: int, after: str, limit: int) -> list[ScheduleRow]:

@@ -58,21 +58,29 @@ class MissedRuns(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 class SchedulePut(Struct, forbid_unknown_fields=True, kw_only=True):
     """The body of `PUT /v1/schedules/by-name/{name}`: the whole definition. A pause is kept where `paused` is absent, so that a
-    program that declares its schedules at every start undoes nobody's pause."""
+    program that declares its schedules at every start undoes nobody's pause. `name` may repeat the name of the path."""
 
     job_template: JobTemplate
+    name: FreeName | None = None
     cron: Cron | None = None
     time_zone: ZoneName | None = None
     every_s: Every | None = None
     anchor: Moment | None = None
     missed_runs: MissedRuns | None = None
-    overlap: Overlap = "allow"
+    overlap: Overlap | None = "allow"
     start_at: Moment | None = None
     end_at: Moment | None = None
     max_runs: Annotated[int, Meta(ge=1, le=2**53)] | None = None
-    paused: bool | UnsetType = UNSET
+    paused: bool | None | UnsetType = UNSET
     pause_note: Note | None = None
     pause_until: Moment | None = None
+
+    def __post_init__(self) -> None:
+        # Null is the default here too; nobody behind the reader has to ask.
+        if self.overlap is None:
+            self.overlap = "allow"
+        if self.paused is None:
+            self.paused = False
 
 
 class ScheduleCreate(SchedulePut, forbid_unknown_fields=True, kw_only=True):

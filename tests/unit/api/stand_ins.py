@@ -16,7 +16,7 @@ from tocsin.errors import Refused
 from tocsin.flow.admit import Admitted, Draft, Wanted
 from tocsin.flow.look import not_found
 from tocsin.flow.tokens import Lease, LeaseTokens
-from tocsin.model.ids import new_ids
+from tocsin.model.ids import new_ids, new_schedule_id
 from tocsin.model.job import Definition, JobState, Lane, Line, Retrying, Status
 from tocsin.store.port import Beaten, JobPage, NewJob
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
@@ -46,6 +46,41 @@ def made_job(job_id: str, tenant: str = "shop", **changes: Any) -> JobState:
     )
 
 
+def made_schedule(schedule_id: str, name: str, **changes: Any) -> wire.Schedule:
+    """A schedule that calls a URL each morning."""
+    target = wire.HttpTarget(url="https://a.example/x", headers={"X-Key": "very secret"})
+    fields: dict[str, Any] = {
+        "schedule_id": schedule_id,
+        "name": name,
+        "revision": 1,
+        "status": "active",
+        "broken_reason": None,
+        "cron": "0 2 * * *",
+        "time_zone": "Asia/Kolkata",
+        "every_s": None,
+        "anchor": None,
+        "job_template": wire.JobTemplate(queue="mail", target=target),
+        "missed_runs": wire.MissedRuns(),
+        "overlap": "allow",
+        "start_at": None,
+        "end_at": None,
+        "max_runs": None,
+        "paused": False,
+        "pause_note": None,
+        "pause_until": None,
+        "next_run_at": "2030-03-17T20:30:00Z",
+        "next_runs": [wire.Run(at="2030-03-17T20:30:00Z", local="2030-03-18T02:00:00+05:30")],
+        "explanation": "every day at 02:00 in Asia/Kolkata",
+        "hints": [],
+        "runs": 0,
+        "last_run_at": None,
+        "last_status": None,
+        "created_at": "2030-03-17T17:46:40Z",
+        "updated_at": "2030-03-17T17:46:40Z",
+    }
+    return wire.Schedule(**(fields | changes))
+
+
 class StandInDesk:
     """Every stage of the flow in one object."""
 
@@ -65,6 +100,9 @@ class StandInDesk:
         self.token_rows: dict[str, TokenRow] = {}
         self.key_rows: list[SigningKeyRow] = []
         self.queue_rows: dict[tuple[str, str], QueueRow] = {}
+        self.schedules: dict[str, tuple[str, wire.Schedule]] = {}
+        self.skipped: list[wire.Skip] = []
+        self.triggered: dict[tuple[str, str], tuple[bytes, str]] = {}
         self.looked_up = 0
         self.give(OWNER, "admin", "work:*")
 
@@ -86,6 +124,9 @@ class StandInDesk:
                 clock=self.clock,
                 entropy=self.entropy,
                 cursor_secret=b"c" * 32,
+                define=Schedules(self),
+                direct=Schedules(self),
+                schedules=Schedules(self),
                 zone_data="2026a",
             ),
             **changes,
@@ -117,6 +158,11 @@ class StandInDesk:
         (job_id,) = new_ids(1, NOW_MS, self.entropy)
         self.jobs[job_id] = made_job(job_id, tenant, **changes)
         return job_id
+
+    def add_schedule(self, name: str = "report", tenant: str = "shop", **changes: Any) -> str:
+        schedule_id = new_schedule_id(NOW_MS, self.entropy, tenant, name)
+        self.schedules[schedule_id] = tenant, made_schedule(schedule_id, name, **changes)
+        return schedule_id
 
     def _note(self, *asked: Any) -> None:
         self.asked.append(asked)
@@ -293,6 +339,94 @@ class Queues:
 
     async def stats(self, tenant: str, queue: str) -> wire.QueueStats:
         return wire.QueueStats(ready=2)
+
+
+class Schedules:
+    """Keeps what it is given, by name, and understands nothing of it."""
+
+    def __init__(self, desk: StandInDesk) -> None:
+        self._desk = desk
+
+    async def create(self, tenant: str, body: wire.ScheduleCreate) -> wire.Schedule:
+        self._desk._note("create", tenant, body)
+        if (found := self._named(tenant, body.name)) is not None:
+            there = {"schedule_id": found.schedule_id}
+            raise Refused(
+                409, "schedule-exists", "Schedule exists", "a schedule of this name exists", extra=dict(there)
+            )
+        return self._desk.schedules[self._desk.add_schedule(body.name, tenant, job_template=body.job_template)][1]
+
+    async def upsert(self, tenant: str, name: str, body: wire.SchedulePut) -> tuple[wire.Schedule, bool]:
+        self._desk._note("upsert", tenant, name, body)
+        if (found := self._named(tenant, name)) is not None:
+            return found, False
+        return self._desk.schedules[self._desk.add_schedule(name, tenant, job_template=body.job_template)][1], True
+
+    def _named(self, tenant: str, name: str) -> wire.Schedule | None:
+        rows = (one for owner, one in self._desk.schedules.values() if (owner, one.name) == (tenant, name))
+        return next(rows, None)
+
+    async def patch(
+        self, tenant: str, schedule_id: str, body: wire.SchedulePatch, if_match: int | None
+    ) -> wire.Schedule:
+        self._desk._note("patch", tenant, schedule_id, body, if_match)
+        return await self.get(tenant, schedule_id)
+
+    async def delete(self, tenant: str, schedule_id: str) -> None:
+        await self.get(tenant, schedule_id)
+        del self._desk.schedules[schedule_id]
+
+    async def get(self, tenant: str, schedule_id: str) -> wire.Schedule:
+        owner, found = self._desk.schedules.get(schedule_id, ("", None))
+        if found is None or owner != tenant:
+            raise Refused(404, "not-found", "Not found", "there is no such schedule")
+        return found
+
+    async def jobs(self, tenant: str, schedule_id: str, after: str | None, limit: int) -> JobPage:
+        await self.get(tenant, schedule_id)
+        return await self._desk.page(schedule_id, after, limit)
+
+    async def skips(
+        self, tenant: str, schedule_id: str, after: tuple[int, str] | None, limit: int
+    ) -> tuple[list[wire.Skip], tuple[int, str] | None]:
+        self._desk._note("skips", tenant, schedule_id, after, limit)
+        await self.get(tenant, schedule_id)
+        return self._desk.skipped, (-5, "paused")
+
+    async def trigger(
+        self, tenant: str, schedule_id: str, body: wire.Trigger, key: str | None, body_hash: bytes
+    ) -> tuple[JobState, bool]:
+        self._desk._note("trigger", tenant, schedule_id, body, key, body_hash)
+        await self.get(tenant, schedule_id)
+        if key is None:
+            return self._desk.jobs[self._desk.add_job(tenant)], False
+        fresh = body_hash, self._desk.add_job(tenant)
+        bound, job_id = self._desk.triggered.setdefault((tenant, key), fresh)
+        if bound != body_hash:
+            raise Refused(409, "idempotency-conflict", "Key in use", "the key is bound to another body")
+        return self._desk.jobs[job_id], job_id != fresh[1]
+
+    async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule:
+        self._desk._note("skip_next", tenant, schedule_id)
+        return await self.get(tenant, schedule_id)
+
+    async def backfill(self, tenant: str, schedule_id: str, body: wire.Backfill) -> wire.Backfilled:
+        self._desk._note("backfill", tenant, schedule_id, body)
+        await self.get(tenant, schedule_id)
+        return wire.Backfilled(backfill_id="bf_1", count=7)
+
+    async def preview(self, body: wire.Preview) -> wire.Previewed:
+        self._desk._note("preview", body)
+        return wire.Previewed(runs=[], explanation="never", hints=[])
+
+    async def page(
+        self, tenant: str, status: str | None, name: str | None, after: str | None, limit: int
+    ) -> tuple[Sequence[wire.Schedule], str | None]:
+        self._desk._note("list", tenant, status, name, after, limit)
+        rows = [one for owner, one in self._desk.schedules.values() if owner == tenant and name in (None, one.name)]
+        rows = [one for one in rows if after is None or one.schedule_id < after]
+        rows.sort(key=lambda one: one.schedule_id, reverse=True)
+        return rows[:limit], rows[limit - 1].schedule_id if len(rows) > limit else None
 
 
 def replace_struct(struct: Definition, **changes: Any) -> Definition:

@@ -9,7 +9,7 @@ JOB = {"queue": "mail", "target": {"type": "task", "handler": "send"}}
 
 
 async def test_without_a_token_even_a_path_that_is_not_there_is_401(http):
-    for path in ("/v1/jobs", "/v1/nothing", "/", "/v1/schedules", "/metrics"):
+    for path in ("/v1/jobs", "/v1/nothing", "/", "/v1/holds", "/metrics"):
         reply = await http("GET", path, token=None)
         assert (reply.status, reply.kind) == (401, "unauthorized")
         assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -44,7 +44,10 @@ async def test_an_unknown_path_is_404_for_every_method_and_body(http):
             "/v1/jobs/",
             "/v1//jobs",
             "/v1/jobs:cancel",
-            "/v1/schedules",
+            "/v1/holds",
+            "/v1/schedules/",
+            "/v1/schedules/by-name/",
+            "/v1/schedules:pause",
             "/v1/queues/a/b/c",
             "//",
         ):

@@ -145,11 +145,13 @@ def list_schedules(
     return read
 
 
-def overdue(readers: Readers, partition: int, before: int, limit: int) -> Callable[[Connection], list[ScheduleRow]]:
-    """Rows of a partition that should have been looked at, the oldest first."""
+def overdue(
+    readers: Readers, partitions: Sequence[int], before: int, limit: int
+) -> Callable[[Connection], list[ScheduleRow]]:
+    """Rows of these partitions that should have been looked at, the oldest of each first."""
 
     def read(conn: Connection) -> list[ScheduleRow]:
-        return _rows(readers, conn, _OVERDUE, partition, before, limit)
+        return [row for partition in partitions for row in _rows(readers, conn, _OVERDUE, partition, before, limit)]
 
     return read
 

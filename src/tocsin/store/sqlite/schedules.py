@@ -60,8 +60,8 @@ class SqliteSchedules:
     async def list_schedules(self, wanted: ScheduleFilter, after: str | None, limit: int) -> list[ScheduleRow]:
         return await self._readers.run(reads.list_schedules(self._readers, wanted, after, limit))
 
-    async def overdue(self, partition: int, before: int, limit: int) -> list[ScheduleRow]:
-        return await self._readers.run(reads.overdue(self._readers, partition, before, limit))
+    async def overdue(self, partitions: Sequence[int], before: int, limit: int) -> list[ScheduleRow]:
+        return await self._readers.run(reads.overdue(self._readers, partitions, before, limit))
 
     async def walk(self, partition: int, after: str, limit: int) -> list[ScheduleRow]:
         return await self._readers.run(reads.walk(self._readers, partition, self._partitions, after, limit))

@@ -1,0 +1,135 @@
+"""Agenda: schedules ready to be decided about, and what has to be known for that.
+
+Remembers a schedule by the job of its occurrence ahead, so that a due one costs no read. Only a memory: every move names the row's
+serial, so one that was decided from an entry that is out of date is refused and decided again from the store. Bounded; losing it
+costs a read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import structs
+
+from tocsin.clock import Clock
+from tocsin.errors import TocsinError
+from tocsin.flow.quotas import Quotas
+from tocsin.flow.tally import Tally
+from tocsin.model.cron import CronError
+from tocsin.model.ids import made_at_ms
+from tocsin.model.recurrence import Look, Step, begin, needs_look
+from tocsin.model.schedule import Plan, Rule, Spec, State, decode_spec, decode_state, encode, plan_of
+from tocsin.model.timing import IntervalTiming
+from tocsin.model.zones import UnknownZone, Zones
+from tocsin.store.schedules import Move, ScheduleRow, ScheduleStore
+from tocsin.telemetry import log
+from tocsin.wire import JobTemplate, TaskTarget
+
+MOST = 100_000
+UNREADABLE = Spec(
+    rule=Rule(every_ms=1000),
+    job=JobTemplate(queue="unreadable", target=TaskTarget(handler="unreadable")),
+)
+NEVER = Plan(IntervalTiming(1000, 0), start_at=1, end_at=0)
+
+
+class Broken(TocsinError):
+    """A schedule cannot be computed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A schedule, decoded and ready."""
+
+    row: ScheduleRow
+    spec: Spec
+    state: State
+    plan: Plan
+
+
+class Agenda:
+    """Entries of schedules."""
+
+    def __init__(
+        self, store: ScheduleStore, quotas: Quotas, tally: Tally, zones: Zones, clock: Clock, most: int = MOST
+    ) -> None:
+        self._store, self._quotas, self._tally, self._clock = store, quotas, tally, clock
+        self.zones, self._most = zones, most
+        self._ahead: dict[str, Entry] = {}
+        # From when on the next catch-up run may fire, so that an outage's remains do not stand in the way of what is due.
+        self.catch_up_at = 0.0
+
+    def entry(self, row: ScheduleRow) -> Entry:
+        """A row made ready; Broken if it cannot be."""
+        try:
+            spec, state = decode_spec(row.spec), decode_state(row.state)
+        except msgspec.DecodeError as error:
+            raise Broken(f"its row is damaged ({error}): define the schedule anew") from error
+        return Entry(row, spec, state, self.plan(spec))
+
+    def remains(self, row: ScheduleRow) -> Entry:
+        """What is left of a row that cannot be computed, to be mended or deleted; UNREADABLE stands for a spec that cannot be read."""
+        spec = UNREADABLE
+        try:
+            state = decode_state(row.state)
+        except msgspec.DecodeError:
+            made_at = made_at_ms(row.schedule_id)
+            state = State(created_at=made_at, updated_at=made_at)
+        with suppress(msgspec.DecodeError):
+            spec = decode_spec(row.spec)
+        return Entry(row, spec, state, NEVER)
+
+    def plan(self, spec: Spec) -> Plan:
+        """When a schedule's occurrences fall; Broken if that cannot be computed."""
+        try:
+            return plan_of(spec, self.zones)
+        except CronError as error:
+            raise Broken(f"its cron expression is not valid ({error}): change it") from error
+        except UnknownZone as error:
+            raise Broken(f"its time zone is not known ({error}): change it") from error
+
+    def keep(self, entry: Entry) -> None:
+        """Remember a schedule for when its occurrence ahead is due."""
+        if entry.state.job_id is None:
+            return
+        while len(self._ahead) >= self._most:
+            del self._ahead[next(iter(self._ahead))]
+        self._ahead[entry.state.job_id] = entry
+
+    def take(self, job_id: str) -> Entry | None:
+        """The schedule whose occurrence ahead this job is, as far as is remembered; it is forgotten."""
+        return self._ahead.pop(job_id, None)
+
+    def begin(self, entry: Entry, look: Look) -> Step:
+        """Begin a step from an entry."""
+        row = entry.row
+        return begin(row.schedule_id, row.revision, row.status, entry.spec, entry.state, entry.plan, look, self.zones)
+
+    async def looks(self, entries: Sequence[Entry], *, careful: bool = False) -> list[Look]:
+        """What is going on, as far as decisions about these schedules depend on it. The rows were read before this, so what they
+        know of is either going on or has ended."""
+        wanted = [entry.row.schedule_id for entry in entries if careful or needs_look(entry.spec, entry.state)]
+        going = await self._store.going(wanted) if wanted else {}
+        limits = {tenant: await self._quotas.limits_of(tenant) for tenant in {entry.row.tenant for entry in entries}}
+        over = {tenant: self._tally.waiting(tenant) > limit.waiting_jobs for tenant, limit in limits.items()}
+        now = self._clock.now_ms()
+        return [
+            Look(
+                now=now,
+                going={job.job_id: job.status for job in going.get(entry.row.schedule_id, ())},
+                over_quota=over[entry.row.tenant],
+                catch_up_at=round(self.catch_up_at),
+            )
+            for entry in entries
+        ]
+
+    async def break_off(self, row: ScheduleRow, reason: str) -> None:
+        """Mark a schedule broken that may not even be readable. Its jobs go on, and so do all other schedules."""
+        state = self.remains(row).state
+        state = structs.replace(state, broken=reason, next_at=None, job_id=None, fire_at=None, owing=False)
+        after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=encode(state))
+        await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
+        log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")

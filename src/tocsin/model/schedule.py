@@ -1,0 +1,210 @@
+"""A schedule: what was asked for (`Spec`), what has been done about it (`State`), and when its occurrences fall (`Plan`).
+
+The cursor of a schedule is the last instant that has been turned into a job. An active schedule has exactly one occurrence ahead,
+as a job that waits for its time; what moves it on, and what becomes of an occurrence that is due, is decided in
+`model.recurrence`. Times are milliseconds since 1970 UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from tocsin.model.cron import Cron
+from tocsin.model.timing import CronTiming, IntervalTiming, Run, Timing
+from tocsin.model.zones import Zones
+from tocsin.wire import JobTemplate, MissedRuns, Overlap, SkipReason
+
+UTC = "UTC"
+
+
+class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """When: a cron expression in a zone, or every so many milliseconds of elapsed time from an anchor."""
+
+    cron: str | None = None
+    time_zone: str = UTC
+    every_ms: int | None = None
+    anchor: int = 0
+
+    @property
+    def zoned(self) -> bool:
+        """Whether the answer depends on zone data."""
+        return self.cron is not None and self.time_zone != UTC
+
+
+class Spec(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What was asked for. `anchored`: the anchor was asked for, too, not taken from the creation. `start_at` and `end_at` both
+    belong to the time in which the schedule runs."""
+
+    rule: Rule
+    job: JobTemplate
+    anchored: bool = False
+    missed: MissedRuns = MissedRuns()
+    overlap: Overlap = "allow"
+    start_at: int | None = None
+    end_at: int | None = None
+    max_runs: int | None = None
+
+
+class Held(Struct, frozen=True, array_like=True):
+    """An occurrence that was due and waits for another run to end: its job is SCHEDULED."""
+
+    at: int
+    job_id: str
+
+
+class Backlog(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Occurrences that run one after another (`concurrency` at a time): those that were missed, or a backfill.
+
+    What is left lies in (`low`, `high`) by `rule`, which is the schedule's as it was when the backlog began. `going` are the jobs
+    that have been started and have not ended.
+    """
+
+    kind: Literal["schedule", "backfill"]
+    name: str
+    rule: Rule
+    low: int
+    high: int
+    left: int
+    newest_first: bool = False
+    concurrency: int = 1
+    going: tuple[str, ...] = ()
+
+    @property
+    def over(self) -> bool:
+        return not self.left and not self.going
+
+
+class Stretch(Struct, frozen=True, array_like=True):
+    """The latest skip, as long as nothing has run since: the next one with the same reason makes it longer."""
+
+    first: int
+    last: int
+    count: int
+    reason: SkipReason
+
+
+class State(Struct, omit_defaults=True, kw_only=True):
+    """What has been done about a schedule.
+
+    `next_at` is the instant of the occurrence ahead, `job_id` its job, `fire_at` when that fires (inside its window), `offset_s` the
+    zone's offset there and `zone_data` the version that it was computed with. `passed_at` is the last instant that is decided,
+    `passed_local` the same on the zone's clocks: after a change of the zone's data no local time may come twice. `owing`: the
+    occurrence ahead is still to be computed, by a node with newer zone data. `runs` counts scheduled occurrences that have
+    fired or are sure to. `paused_from` is the first instant that a pause takes out.
+    """
+
+    created_at: int
+    updated_at: int
+    next_at: int | None = None
+    job_id: str | None = None
+    fire_at: int | None = None
+    offset_s: int = 0
+    zone_data: str = ""
+    passed_at: int | None = None
+    passed_local: int | None = None
+    owing: bool = False
+    runs: int = 0
+    last_at: int | None = None
+    last_job: str | None = None
+    paused_from: int | None = None
+    pause_note: str | None = None
+    pause_until: int | None = None
+    broken: str | None = None
+    held: tuple[Held, ...] = ()
+    backlogs: tuple[Backlog, ...] = ()
+    stretch: Stretch | None = None
+
+
+_SPEC, _STATE = msgspec.json.Decoder(Spec), msgspec.json.Decoder(State)
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(value: Spec | State) -> str:
+    """The stored text of a schedule's half."""
+    return _ENCODER.encode(value).decode()
+
+
+def decode_spec(text: str) -> Spec:
+    """The spec of a stored text; msgspec.DecodeError if it is damaged."""
+    return _SPEC.decode(text)
+
+
+def decode_state(text: str) -> State:
+    """The state of a stored text; msgspec.DecodeError if it is damaged."""
+    return _STATE.decode(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When a schedule's occurrences fall, between its start and its end."""
+
+    timing: Timing
+    start_at: int | None = None
+    end_at: int | None = None
+
+    def next(self, after: int) -> Run | None:
+        """The first occurrence after that instant; None: there is no more."""
+        run = self.timing.next(after if self.start_at is None else max(after, self.start_at - 1))
+        return None if run is None or (self.end_at is not None and run.at > self.end_at) else run
+
+    def last(self, before: int) -> Run | None:
+        """The newest occurrence before that instant."""
+        run = self.timing.last(before if self.end_at is None else min(before, self.end_at + 1))
+        return None if run is None or (self.start_at is not None and run.at < self.start_at) else run
+
+    def count(self, after: int, until: int) -> int:
+        """How many occurrences lie in (after, until]."""
+        low = after if self.start_at is None else max(after, self.start_at - 1)
+        high = until if self.end_at is None else min(until, self.end_at)
+        return self.timing.count(low, high) if high > low else 0
+
+    def newest(self, after: int, until: int, most: int) -> int:
+        """An instant so that at most `most` occurrences, the newest, lie in (it, until]; not before `after`. By halving, so that
+        a thousand or a million that are dropped cost the same."""
+        low, high = after, until
+        if self.count(low, until) <= most:
+            return low
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.count(middle, until) <= most:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+@lru_cache(maxsize=20_000)
+def cron_of(text: str) -> Cron:
+    """A parsed expression; CronError says what is wrong with it."""
+    return Cron.parse(text)
+
+
+def timing_of(rule: Rule, zones: Zones) -> Timing:
+    """A rule made ready to compute; CronError or UnknownZone if that cannot be."""
+    if rule.every_ms is not None:
+        return IntervalTiming(rule.every_ms, rule.anchor)
+    return _cron_timing(rule.cron or "", rule.time_zone, zones)
+
+
+@lru_cache(maxsize=20_000)
+def _cron_timing(text: str, zone: str, zones: Zones) -> Timing:
+    return CronTiming(cron_of(text), zones.zone(zone))
+
+
+def plan_of(spec: Spec, zones: Zones) -> Plan:
+    """A schedule's plan; CronError or UnknownZone if it cannot be computed."""
+    return Plan(timing_of(spec.rule, zones), spec.start_at, spec.end_at)
+
+
+def older(one: str, other: str) -> bool:
+    """Whether a version of the zone data (`2026.1`) is older than another."""
+    return _numbers(one) < _numbers(other)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.replace("-", ".").split(".")]
