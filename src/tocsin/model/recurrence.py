@@ -207,7 +207,8 @@ class Step(CatchUp):
     def _missed(self, at: int, job_id: str | None) -> None:
         newest = self.plan.last(self.look.now + 1)
         assert newest is not None, "the successor is one"
-        self.passed(newest.at, newest.offset_s)
+        if self.spec.missed.policy != "run_all":
+            self.passed(newest.at, newest.offset_s)
         match self.spec.missed.policy:
             case "skip":
                 self._drop(job_id, at - 1, newest.at, "missed, and the schedule skips what was missed")
@@ -215,7 +216,9 @@ class Step(CatchUp):
                 self._drop(job_id, at - 1, newest.at - 1, "missed, and a later one runs in its place")
                 self.judge(newest.at, None)
             case "run_all":
-                self.queue_up(at, newest.at, job_id)
+                # Behind the last run that is allowed there are no occurrences any more.
+                last = self.plan.last(self.queue_up(at, newest.at, job_id) + 1) or newest
+                self.passed(last.at, last.offset_s)
         self.ahead(self.following(newest.at))
 
     def _drop(self, job_id: str | None, low: int, high: int, detail: str) -> None:
