@@ -103,10 +103,11 @@ async def test_what_nobody_has_looked_at_is_found_the_oldest_first(yard: Yard) -
             row for row in rows if partition_of(row.schedule_id, PARTITIONS) == partition and row.look_at is not None
         ]
         expected = sorted((row for row in mine if (row.look_at or 0) < before), key=lambda row: row.look_at or 0)
-        page = await yard.schedules.overdue(partition, before, 100)
+        page = await yard.schedules.overdue([partition], before, 100)
         assert page == expected
-        assert await yard.schedules.overdue(partition, before, 1) == expected[:1]
+        assert await yard.schedules.overdue([partition], before, 1) == expected[:1]
         found += page
+    assert await yard.schedules.overdue(range(PARTITIONS), before, 100) == found
     assert len(found) in (11, 12)
 
 
@@ -295,6 +296,15 @@ async def test_the_same_skip_again_replaces(yard: Yard) -> None:
     assert await yard.schedules.skips(row.schedule_id, None, 10) == [longer]
     assert await yard.move(Move(schedule_id=row.schedule_id, serial=1, after=step(row), skips=(longest,))) is Moved.WON
     assert await yard.schedules.skips(row.schedule_id, None, 10) == [longest]
+
+
+async def test_old_skips_are_archived(yard: Yard) -> None:
+    row, _ = await yard.begun(at_in_ms=MINUTE_MS)
+    old = [skip(row, number, recorded_at=yard.now + number % 10) for number in range(1_200)]
+    await yard.schedules.add_skips(old)
+    assert await yard.jobs.archive(yard.now + 7, 10) == 0
+    found = await yard.schedules.skips(row.schedule_id, None, 2_000)
+    assert found == [one for one in reversed(old) if one.recorded_at >= yard.now + 7]
 
 
 async def test_of_a_schedule_that_is_gone_no_skip_is_kept(yard: Yard) -> None:

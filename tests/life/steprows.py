@@ -69,6 +69,18 @@ class StepRows(StepReads):
             rows[key] = skip
         await self.point("after skips put")
 
+    async def drop_skips(self, recorded_before: int) -> None:
+        old = [
+            (rows, key)
+            for rows in self.disk.skips.values()
+            for key, one in rows.items()
+            if one.recorded_at < recorded_before
+        ]
+        for rows, key in old:
+            await self.point("before skips delete")
+            rows.pop(key, None)
+            await self.point("after skips delete")
+
 
 def stands(row: JobRow, before: JobState) -> bool:
     """Whether the row is still what a change was decided on. The lease is part of it: a heartbeat that came in between was

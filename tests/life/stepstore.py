@@ -373,6 +373,7 @@ class StepStore(StepRows):
                 del self.disk.jobs[job_id]
                 await self.point("after jobs delete")
             self.disk.finished.pop(job_id, None)
+        await self.drop_skips(finished_before)
         return len(old)
 
     async def sweep_keys(self, limit: int) -> int:

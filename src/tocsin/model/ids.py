@@ -15,6 +15,7 @@ function of what they stand for, their time is their occurrence's instant, and t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType
 
@@ -32,7 +33,7 @@ _TAIL = 16
 SCHEDULE_PREFIX = "sch_"
 PLAIN = "0"  # no schedule's job
 OCCURRENCE = "S"  # a schedule's; nothing waits for its end
-LEADER = "L"  # a schedule's; its end may start another
+LEADER = "W"  # a schedule's; its end may start another
 # The three characters that hold the slice: 15 bits, of which the lowest three are random.
 _SLICE_OF = {
     a + b + c: (_DIGIT[a] << 7) | (_DIGIT[b] << 2) | (_DIGIT[c] >> 3)
@@ -128,5 +129,6 @@ def id_bound(at_ms: int) -> str:
     return PREFIX + _time_text(min(max(at_ms, 0), (1 << 48) - 1))
 
 
+@lru_cache(maxsize=4_096)
 def _time_text(now_ms: int) -> str:
     return "".join(ALPHABET[(now_ms >> shift) & 31] for shift in range(45, -1, -5))
