@@ -30,7 +30,6 @@ EVENTS = {
     "succeeded": Status.SUCCEEDED,
     "skipped": Status.SKIPPED,
     "cancelled": Status.CANCELLED,
-    "died": Status.DEAD,
 }
 REASONS = ("paused", "overlap", "deadline", "missed", "catch_up_limit", "skipped_by_user", "expired", "quota")
 

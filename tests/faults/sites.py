@@ -189,9 +189,10 @@ class Kept:
 
     async def trigger(self, key: str | None = None) -> dict[str, Any]:
         headers = {} if key is None else {"Idempotency-Key": key}
-        made = await self.site.call("POST", f"{self.path}:trigger", {}, status=201, headers=headers)
-        self.site.accepted.append(made["job_id"])
-        return made
+        reply = await self.site.http("POST", f"{self.path}:trigger", {}, headers=headers)
+        assert reply.status in (200, 201), reply.body
+        self.site.accepted.append(reply.json["job_id"])
+        return reply.json
 
     async def next_at(self) -> str | None:
         return (await self.get())["next_run_at"]
