@@ -312,8 +312,8 @@ def file(yard: Yard, path: Path) -> Iterator[sqlite3.Connection]:
         "UPDATE schedules SET revision = 9223372036854775807 WHERE name = 's1'",
         "UPDATE schedules SET look_at = -9223372036854775808 WHERE name = 's1'",
         "UPDATE schedules SET state = CAST(x'ff1eff' AS TEXT) WHERE name = 's1'",
-        "UPDATE specs SET spec = CAST(x'ff1eff' AS TEXT) WHERE number = (SELECT number FROM schedules WHERE name = 's1')",
-        "DELETE FROM specs WHERE number = (SELECT number FROM schedules WHERE name = 's1')",
+        "UPDATE specs SET spec = CAST(x'ff1eff' AS TEXT) WHERE spec_id = (SELECT spec_id FROM schedules WHERE name = 's1')",
+        "DELETE FROM specs WHERE spec_id = (SELECT spec_id FROM schedules WHERE name = 's1')",
         "UPDATE schedules SET partition = 77 WHERE name = 's1'",
     ],
 )
