@@ -15,10 +15,10 @@ from msgspec import UNSET
 from tocsin import wire
 from tocsin.clock import Clock, Entropy
 from tocsin.errors import Refused
-from tocsin.flow.admit import line_of, merged_policy
+from tocsin.flow.admit import line_of
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.asked import PauseWish, patched, pause_of, same, spec_of
-from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at
+from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at, policy_of
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.model.ids import new_schedule_id
@@ -191,7 +191,7 @@ class Definer:
         """The job of the occurrence ahead, made of the new template."""
         template, at = step.spec.job, step.state.next_at or 0
         tenant = job.line.tenant
-        retry = merged_policy(template.retry, retrying_of(await self._queues.get(tenant, template.queue)))
+        retry = policy_of(template.retry, retrying_of(await self._queues.get(tenant, template.queue)))
         fire_at = at + step.spread_in_ms(job.job_id, at)
         step.state.fire_at = fire_at
         definition = definition_of(template, at, fire_at, retry, step.schedule_id, "schedule", job.created_at)

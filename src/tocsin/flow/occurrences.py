@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import UNSET, structs
+
 from tocsin import telemetry
 from tocsin.clock import Clock
 from tocsin.errors import ServerUnavailable
-from tocsin.flow.admit import line_of, merged_policy
+from tocsin.flow.admit import line_of
 from tocsin.flow.agenda import Agenda, Entry
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.park import Parker
@@ -26,7 +28,7 @@ from tocsin.near.port import NearTier
 from tocsin.store.port import Change, Due, JobStore, NewJob
 from tocsin.store.schedules import Move, Moved, ScheduleRow, ScheduleStore, SkipRow
 from tocsin.telemetry import log
-from tocsin.wire import JobTemplate, Timing
+from tocsin.wire import JobTemplate, RetryPolicy, Timing
 
 PRECISE = Timing()
 
@@ -184,7 +186,7 @@ class Mover:
 
     def _new_job(self, one: Decided, make: Make, retries: dict[tuple[str, str], Retrying]) -> NewJob:
         spec = one.step.spec
-        retry = merged_policy(spec.job.retry, retries[one.tenant, spec.job.queue])
+        retry = policy_of(spec.job.retry, retries[one.tenant, spec.job.queue])
         return new_job(one.step.schedule_id, one.tenant, spec, make, retry, one.step.look.now)
 
     async def _tell(self, told: Sequence[tuple[Decided, Move]]) -> None:
@@ -266,6 +268,24 @@ def definition_of(
         origin=origin,
         made_at=made_at,
     )
+
+
+def policy_of(asked: RetryPolicy | None, default: Retrying) -> Retrying:
+    """The retry policy of a job that is made long after it was asked for: where the queue's settings do not fit beside what its
+    template asks for (they may have changed since, and nobody can be told), they yield."""
+    if asked is None:
+        return default
+    attempts, initial_s, max_s = asked.max_attempts, asked.initial_backoff_s, asked.max_backoff_s
+    policy = Retrying(
+        max_attempts=default.max_attempts if attempts is UNSET else attempts,
+        initial_backoff_s=default.initial_backoff_s if initial_s is UNSET else initial_s,
+        max_backoff_s=default.max_backoff_s if max_s is UNSET else max_s,
+    )
+    if policy.initial_backoff_s <= policy.max_backoff_s:
+        return policy
+    if initial_s is UNSET:
+        return structs.replace(policy, initial_backoff_s=policy.max_backoff_s)
+    return structs.replace(policy, max_backoff_s=policy.initial_backoff_s)
 
 
 def expires_at(template: JobTemplate, fire_at: int) -> int | None:
