@@ -7,6 +7,7 @@ as a job that waits for its time; what moves it on, and what becomes of an occur
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -202,9 +203,9 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
 
 
 def older(one: str, other: str) -> bool:
-    """Whether a version of the zone data (`2026.1`) is older than another."""
-    return _numbers(one) < _numbers(other)
+    """Whether a version of the zone data is older than another: `2026f` than `2026g`, `2026z` than `2026za`."""
+    return _parts(one) < _parts(other)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.replace("-", ".").split(".")]
+def _parts(version: str) -> list[tuple[int, str]]:
+    return [(len(part), part) for part in re.findall(r"[0-9]+|[a-z]+", version)]
