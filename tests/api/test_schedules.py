@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ HTTP = {"type": "http", "url": "https://a.example/x", "headers": {"Authorization
 
 
 async def test_a_schedule_is_shown_as_it_was_asked_for(server):
-    asked = {
+    asked: dict[str, Any] = {
         "name": "merchant-settlement-report",
         "cron": "0 2 * * *",
         "time_zone": "Asia/Kolkata",
@@ -311,14 +312,14 @@ async def test_schedules_are_listed_newest_first_and_filtered(server):
         if (cursor := page["next_cursor"]) is None:
             break
     assert seen == sorted((one.schedule_id for one in kept), reverse=True)
-    for query, names in (
+    for wanted, names in (
         ("status=paused", ["s1"]),
         ("name=s3", ["s3"]),
         ("name=s1&status=active", []),
         ("status=broken", []),
         ("name=s", []),
     ):
-        found = (await server.http("GET", "/v1/schedules", query=query)).json["items"]
+        found = (await server.http("GET", "/v1/schedules", query=wanted)).json["items"]
         assert [one["name"] for one in found] == names
 
 

@@ -54,7 +54,9 @@ READERS: dict[str, Callable[[Yard, ScheduleRow, NewJob], Awaitable[object]]] = {
     "named": lambda yard, row, _: yard.schedules.named("acme", [row.name]),
     "of_jobs": lambda yard, _, job: yard.schedules.of_jobs([job.job_id]),
     "list": lambda yard, _, __: yard.schedules.list_schedules(ScheduleFilter(tenant="acme"), None, 9),
-    "overdue": lambda yard, row, _: yard.schedules.overdue(partition_of(row.schedule_id, PARTITIONS), yard.now + 1, 9),
+    "overdue": lambda yard, row, _: yard.schedules.overdue(
+        [partition_of(row.schedule_id, PARTITIONS)], yard.now + 1, 9
+    ),
     "walk": lambda yard, row, _: yard.schedules.walk(partition_of(row.schedule_id, PARTITIONS), "", 9),
     "going": lambda yard, row, _: yard.schedules.going([row.schedule_id]),
     "waiting": lambda yard, row, _: yard.schedules.waiting(row.schedule_id),
