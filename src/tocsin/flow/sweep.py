@@ -143,7 +143,9 @@ class Sweeper(Alarm):
             elif won is Moved.WON and (what != "zone data" or one.step.state.next_at != entry.state.next_at):
                 mended += 1
                 telemetry.SCHEDULE_REPAIRS.labels(what).inc()
-                log.warning("schedule_mended", schedule=entry.row.schedule_id, what=what, next_at=one.step.state.next_at)
+                log.warning(
+                    "schedule_mended", schedule=entry.row.schedule_id, what=what, next_at=one.step.state.next_at
+                )
         return mended
 
     async def _moved_on(self, entries: Sequence[Entry]) -> list[Entry]:
