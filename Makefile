@@ -16,7 +16,7 @@ setup: .venv/.dev-stamp ## put everything for working on Tocsin into .venv (the 
 	@echo "Ready: $(BIN)/tocsin, and make test."
 
 demo: .venv/.run-stamp ## run the main job for real in under two minutes: callbacks, a worker, retries, a redrive
-	@$(BIN)/python demo/run.py
+	@$(BIN)/python -m demo.run
 
 dev: .venv/.run-stamp ## run the embedded server on this machine until Ctrl-C
 	@$(BIN)/tocsin dev $(DEV_ARGS)

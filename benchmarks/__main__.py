@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import burst, callbacks, creates, idle, machine, steady, waiting
+from benchmarks import burst, callbacks, creates, idle, machine, schedules, steady, waiting
 
 CASES: dict[str, tuple[str, Callable[[], dict[str, object]]]] = {
     "burst": ("50,000 jobs due at one second, beside graphile-worker", burst.against_peer),
@@ -20,6 +20,10 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, object]]]] = {
     "idle": ("lateness of single jobs on an idle machine", idle.run),
     "start-up": ("start with a million waiting jobs, and their memory", waiting.run),
     "crowded": ("CPU per job of a burst beside a million waiting jobs", burst.with_waiting),
+    "schedules": ("30,000 schedules every minute for ten minutes", lambda: schedules.every_minute(30_000, 10)),
+    "schedules-100k": ("100,000 schedules every minute for five", lambda: schedules.every_minute(100_000, 5)),
+    "schedules-next": ("next runs computed a second, and the worst call", schedules.compute),
+    "schedules-at-rest": ("what a million schedules cost that wait", schedules.at_rest),
     "steady": ("3,000 jobs a second for eight minutes: lateness and what grows", steady.run),
 }
 
@@ -27,7 +31,7 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, object]]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.epilog = "cases:\n" + "\n".join(f"  {name:10} {text}" for name, (text, _) in CASES.items())
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all of them, about 25 minutes")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all of them, about an hour")
     chosen = parser.parse_args().cases or list(CASES)
     if unknown := [name for name in chosen if name not in CASES]:
         parser.error(f"no such case: {', '.join(unknown)}")

@@ -1,202 +1,33 @@
-"""The main job of Tocsin, done for real in under half a minute: `make demo`.
+"""The main job of Tocsin, done for real in under two minutes: `make demo`.
 
 A server with a data folder of its own, a worker and a receiver of callbacks are started on this machine, as separate
-processes as they would be anywhere. Then: a job at once, a delayed callback whose signature is checked, a handful of tasks, one
-that fails until it is a dead letter, is mended and redriven; at last the server is killed while jobs wait and started again on
-the same data. At the end stands what ran when and how late, and whether all of it was as it should be.
-
-Only the standard library and the installed package are used. The API is called as any program would call it.
+processes as they would be anywhere. The worker declares two schedules, one of them for every full minute. Then: a job at once, a
+delayed callback whose signature is checked, a handful of tasks, one that fails until it is a dead letter, is mended and redriven; then
+the server is killed while jobs wait and started again on the same data. By then a minute is full, or soon will be. At the end stands
+what ran when and how late, and whether all of it was as it should be.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import http.client
 import json
-import os
-import re
-import secrets
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from demo.stage import Receiver, Server, Unexpected, tail, wait_until, worker
+
 QUEUE = "demo"
+# A queue of their own: the next run of a schedule always waits, so theirs is never empty.
+SCHEDULED = "demo-schedules"
+INTERVAL_S = 2
 WAITING = 200
-WORKER = """
-import json, os, time
-from pathlib import Path
-import tocsin
-
-folder = Path(os.environ["DEMO_FOLDER"])
-worker = tocsin.Worker("demo", concurrency=20)
-
-def note(ctx, payload):
-    line = json.dumps({"job": ctx.job.job_id, "attempt": ctx.attempt, "key": ctx.idempotency_key, "n": payload.get("n")})
-    with open(folder / "ran.jsonl", "a") as file:
-        file.write(line + chr(10))
-
-@worker.task("orders.confirm")
-async def confirm(payload, ctx):
-    note(ctx, payload)
-    return {"confirmed": payload.get("order")}
-
-@worker.task("invoices.render")
-def render(payload, ctx):
-    note(ctx, payload)
-    if not (folder / "fixed").exists():
-        raise RuntimeError("the template has a missing bracket")
-    return {"pages": 2}
-"""
-
-
-class Unexpected(Exception):
-    """Something that had to happen did not."""
-
-
-# --- the parts that are started ---------------------------------------------------------------------------------------
-
-
-@dataclass
-class Server:
-    """The embedded server as a process that can be killed and started again on the same data and port."""
-
-    folder: Path
-    token: str = field(default_factory=lambda: f"tcs_demo_{secrets.token_hex(16)}")
-    port: int = 0
-    secret: str = ""
-    process: subprocess.Popen[str] | None = None
-
-    def start(self) -> float:
-        """Start it and wait until it says that it is ready; how many seconds that took."""
-        began = time.monotonic()
-        self.port = self.port or free_port()
-        command = [sys.executable, "-m", "tocsin", "dev", "--port", str(self.port), "--data", str(self.folder / "data")]
-        with open(self.folder / "server.log", "a") as log:
-            self.process = subprocess.Popen(
-                [*command, "--token", self.token],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment(),
-                cwd=self.folder,
-                start_new_session=True,
-            )
-        lines: list[str] = []
-        reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
-        reader.start()
-        wait_until(lambda: any("Ctrl-C" in line for line in lines) or self._ended(), "the server to be ready", 60)
-        if self._ended():
-            raise Unexpected(f"the server did not start: {tail(self.folder / 'server.log')}")
-        found = re.search(r"signing secret\s+(\S+)", "\n".join(lines))
-        self.secret = found[1] if found else ""
-        return time.monotonic() - began
-
-    def kill(self) -> None:
-        """kill -9: no goodbye, no last write."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        """Ask it to end."""
-        end(self.process)
-
-    def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
-        """One request to the API; the answer's JSON. Raises Unexpected for any other than 2xx."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            sent = None if body is None else json.dumps(body).encode()
-            auth = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-            connection.request(method, path, sent, {**auth, **(headers or {})})
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        except OSError as error:
-            raise Unexpected(f"{method} {path}: {error}; {tail(self.folder / 'server.log')}") from error
-        finally:
-            connection.close()
-        if not 200 <= answer.status < 300:
-            raise Unexpected(f"{method} {path} answered {answer.status}: {text}")
-        return json.loads(text) if text else None
-
-    def _ended(self) -> bool:
-        return self.process is not None and self.process.poll() is not None
-
-    @staticmethod
-    def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(line.rstrip())
-
-
-class Receiver:
-    """An HTTP endpoint as a team would write it: it checks the signature (Standard Webhooks) and answers 204."""
-
-    def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
-        self.secret = ""
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                signed = receiver.signature_is_good(self.headers, body)
-                receiver.calls.append({"body": json.loads(body), "signed": signed})
-                self.send_response(204 if signed else 401)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/reminders"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def signature_is_good(self, headers: Any, body: bytes) -> bool:
-        """Whether one of the signatures is ours, over ID, time and body, and the time is not long ago."""
-        key = base64.b64decode(self.secret.removeprefix("whsec_"))
-        signed = f"{headers['Webhook-Id']}.{headers['Webhook-Timestamp']}.".encode() + body
-        expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-        fresh = abs(time.time() - int(headers["Webhook-Timestamp"])) < 300
-        return fresh and any(hmac.compare_digest(expected, each) for each in headers["Webhook-Signature"].split())
-
-
-@contextmanager
-def worker(server: Server, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python worker in a process of its own."""
-    (folder / "demo_worker.py").write_text(WORKER)
-    env = environment(TOCSIN_URL=f"http://127.0.0.1:{server.port}", TOCSIN_TOKEN=server.token, DEMO_FOLDER=str(folder))
-    with open(folder / "worker.log", "a") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tocsin", "worker", "demo_worker:worker"],
-            stdout=log,
-            stderr=log,
-            env=env,
-            cwd=folder,
-            start_new_session=True,
-        )
-    try:
-        wait_until(lambda: "takes jobs from" in tail(folder / "worker.log"), "the worker to take jobs", 60)
-        yield process
-    finally:
-        end(process)
-
-
-# --- the story --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -338,6 +169,77 @@ def survives_a_kill(story: Story) -> None:
         )
 
 
+def declares_schedules(story: Story) -> None:
+    """What a schedule would do, and what the worker has declared."""
+    story.say("When is '0 2 * * *' in Kolkata? A preview, without making anything")
+    asked = {"cron": "0 2 * * *", "time_zone": "Asia/Kolkata", "count": 3}
+    seen = story.server.call("POST", "/v1/schedules:preview", asked)
+    story.say(f"       {seen['explanation']}")
+    for run in seen["runs"]:
+        story.say(f"       {run['local']}  =  {run['at']}")
+    story.expect(all("T02:00:00+05:30" in run["local"] for run in seen["runs"]), "each is at two at night there")
+    wait_until(lambda: len(story.server.call("GET", "/v1/schedules")["items"]) == 2, "the schedules", 10)
+    story.expect(True, "the worker has declared two schedules, one for every full minute, one for every 2 s")
+
+
+def ran_on_schedule(story: Story) -> None:
+    """What the two schedules did all the while; for the first full minute it may still have to wait."""
+    schedules = {each["name"]: each for each in story.server.call("GET", "/v1/schedules")["items"]}
+    cron = f"/v1/schedules/{schedules['every full minute']['schedule_id']}"
+    interval = f"/v1/schedules/{schedules['every 2 seconds']['schedule_id']}"
+    if not ended(story.server, cron):
+        due = datetime.fromisoformat(schedules["every full minute"]["next_run_at"])
+        story.say(
+            f"The cron schedule's minute is full in {(due - datetime.now(UTC)).total_seconds():.0f} s: waiting for it"
+        )
+        wait_until(lambda: bool(ended(story.server, cron)), "the cron schedule to run", 75)
+    minutes = ended(story.server, cron)
+    story.expect(
+        all(each["status"] == "SUCCEEDED" and each["occurrence_at"].endswith(":00Z") for each in minutes),
+        f"the cron schedule ran at {' and '.join(each['occurrence_at'][11:] for each in reversed(minutes))}",
+    )
+    story.expect(len({each["occurrence_at"] for each in minutes}) == len(minutes), "once each")
+    story.tell(minutes[-1]["job_id"])
+
+    wait_until(lambda: not going_on(story.server, interval), "the runs under way to end", 30)
+    ticks = ended(story.server, interval)
+    times = sorted(datetime.fromisoformat(each["occurrence_at"]) for each in ticks)
+    skips = [
+        each
+        for each in story.server.call("GET", f"{interval}/skips?limit=200")["items"]
+        if times[0] <= datetime.fromisoformat(each["from"]) <= times[-1]
+    ]
+    skipped = sum(each["count"] for each in skips)
+    due_count = round((times[-1] - times[0]).total_seconds() / INTERVAL_S) + 1
+    story.expect(
+        len(ticks) + skipped == due_count,
+        f"of {due_count} intervals of 2 s {len(ticks)} ran"
+        + (
+            f", the other {skipped} are on record as {' and '.join({each['reason'] for each in skips})}"
+            if skips
+            else ""
+        ),
+    )
+    story.expect(len(set(times)) == len(times), "none ran twice")
+    lates = sorted(lateness(story.server, each["job_id"]) for each in ticks)
+    for which, late_s in (("median", lates[len(lates) // 2]), ("the latest", lates[-1])):
+        story.rows.append(
+            (f"interval: {len(ticks)} runs, {which}", "1", "", "", f"{late_s * 1000:,.0f} ms", "succeeded")
+        )
+
+
+def going_on(server: Server, schedule: str) -> list[dict[str, Any]]:
+    """A schedule's jobs that fell due and have not ended."""
+    jobs = server.call("GET", f"{schedule}/jobs?limit=200")["items"]
+    return [each for each in jobs if each["finished_at"] is None and each["status"] != "SCHEDULED"]
+
+
+def ended(server: Server, schedule: str) -> list[dict[str, Any]]:
+    """A schedule's finished jobs, newest first."""
+    jobs = server.call("GET", f"{schedule}/jobs?limit=200")["items"]
+    return [each for each in jobs if each["finished_at"] is not None]
+
+
 def task(handler: str) -> dict[str, str]:
     """A target on the worker."""
     return {"type": "task", "handler": handler}
@@ -352,9 +254,6 @@ def unfinished(server: Server) -> int:
 def lateness(server: Server, job_id: str) -> float:
     """How late a job's first attempt was."""
     return float(server.call("GET", f"/v1/jobs/{job_id}/attempts")["items"][0]["lateness_s"])
-
-
-# --- small things -----------------------------------------------------------------------------------------------------
 
 
 def main() -> int:
@@ -373,8 +272,9 @@ def main() -> int:
             story.say(f"The server is up on port {server.port} after {took_s:.1f} s, with a data folder of its own")
             stack.enter_context(worker(server, folder))
             # A short lease, so that even a job that was being handed over when the server died is soon tried again.
-            server.call("PUT", f"/v1/queues/{QUEUE}", {"lease_s": 5})
-            for part in (jobs_on_time, fails_and_is_mended, survives_a_kill):
+            for queue in (QUEUE, SCHEDULED):
+                server.call("PUT", f"/v1/queues/{queue}", {"lease_s": 5})
+            for part in (declares_schedules, jobs_on_time, fails_and_is_mended, survives_a_kill, ran_on_schedule):
                 part(story)
         except Unexpected as error:
             story.missing.append(str(error))
@@ -394,45 +294,6 @@ def table(rows: list[tuple[str, ...]]) -> None:
     print()
     for row in [head, tuple("-" * width for width in widths), *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This process's environment without settings of another server."""
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}, **more}
-
-
-def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_until(held: Callable[[], bool], what: str, within_s: float) -> None:
-    """Wait for something, at most so long."""
-    until = time.monotonic() + within_s
-    while not held():
-        if time.monotonic() > until:
-            raise Unexpected(f"waited {within_s:g} s in vain for {what}")
-        time.sleep(0.05)
-
-
-def end(process: subprocess.Popen[Any] | None) -> None:
-    """Ask a process to end; make it, if it does not."""
-    if process is None or process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def tail(path: Path) -> str:
-    """The last lines of a log."""
-    lines = path.read_text(errors="replace").splitlines()[-8:] if path.exists() else []
-    return "\n".join(lines) or "(nothing in the log)"
 
 
 def clock(at: datetime) -> str:

@@ -72,3 +72,47 @@ def job(**changes: Any) -> dict[str, Any]:
         "last_error": None,
         **changes,
     }
+
+
+def schedule(**changes: Any) -> dict[str, Any]:
+    """A schedule as the API answers it."""
+    return {
+        "schedule_id": "sch_1",
+        "name": "nightly",
+        "revision": 1,
+        "status": "active",
+        "broken_reason": None,
+        "cron": "0 2 * * *",
+        "time_zone": "Asia/Kolkata",
+        "every_s": None,
+        "anchor": None,
+        "job_template": {
+            "queue": "reports",
+            "target": {"type": "task", "handler": "settle", "timeout_s": 3600.0},
+            "name": None,
+            "timing": None,
+            "priority": None,
+            "payload": {"a": [1]},
+            "retry": None,
+            "expires_after_s": None,
+            "tags": None,
+        },
+        "missed_runs": {"policy": "run_latest", "starting_deadline_s": None, "max_catch_up": 100},
+        "overlap": "allow",
+        "start_at": None,
+        "end_at": None,
+        "max_runs": None,
+        "paused": False,
+        "pause_note": None,
+        "pause_until": None,
+        "next_run_at": "2026-12-05T20:30:00Z",
+        "next_runs": [{"at": "2026-12-05T20:30:00Z", "local": "2026-12-06T02:00:00+05:30", "note": None}],
+        "explanation": "At 02:00 every day",
+        "hints": [],
+        "runs": 0,
+        "last_run_at": None,
+        "last_status": None,
+        "created_at": "2026-12-05T00:00:00Z",
+        "updated_at": "2026-12-05T00:00:00Z",
+        **changes,
+    }

@@ -44,6 +44,8 @@ def test_a_command_that_is_shown_can_be_given(line):
         if not rest:
             return  # a group alone, as in `tocsin bench`
         _, command, rest = command.resolve_command(context, rest)
+        if hasattr(command, "resolve_command") and not rest:
+            return  # the same, of a group that gives its help
         context = command.make_context(command.name, rest, parent=context)
 
 

@@ -13,7 +13,19 @@ def test_the_version_is_printed(tocsin):
 def test_help_is_given_for_every_group_of_commands(tocsin):
     code, out, _ = tocsin("--help")
     assert code == 0
-    for name in ("dev", "serve", "worker", "jobs", "queues", "dead", "admin", "migrate", "doctor", "bench"):
+    for name in (
+        "dev",
+        "serve",
+        "worker",
+        "jobs",
+        "schedules",
+        "queues",
+        "dead",
+        "admin",
+        "migrate",
+        "doctor",
+        "bench",
+    ):
         assert f"  {name} " in out
 
 

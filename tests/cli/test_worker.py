@@ -57,3 +57,20 @@ def test_options_change_the_worker_before_it_runs(here, tocsin, monkeypatch):
     monkeypatch.setattr(Worker, "run", lambda self: ran.append((self.queues, self.concurrency, self.prefetch)))
     assert tocsin("worker", "good_jobs:worker", "-q", "a", "-q", "b", "--concurrency", "7", "--prefetch", "9")[0] == 0
     assert ran == [(("a", "b"), 7, 9)]
+
+
+def test_a_schedule_that_is_declined_ends_the_worker_with_one(here, tocsin, monkeypatch):
+    from tests.cli.stand_in import Script, problem
+    from tocsin.sdk import worker
+
+    (here / "nightly_jobs.py").write_text(
+        "import tocsin\nworker = tocsin.Worker('q')\n@worker.cron('0 25 * * *')\ndef tidy(payload): ...\n"
+    )
+    errors = [{"pointer": "/cron", "detail": "hour: 25 is above 23"}]
+    declining = Script([problem(422, "invalid", "Invalid request", "/cron: hour: 25 is above 23", errors=errors)])
+    monkeypatch.setattr(worker, "HttpTransport", lambda url, token: declining)
+    code, out, err = tocsin("worker", "nightly_jobs:worker")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == (
+        "tocsin: Invalid request: the schedule 'q.tidy' (@worker.cron on tidy): /cron: hour: 25 is above 23 (422)"
+    )

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from tocsin.clock import ManualClock, SeededEntropy
-from tocsin.model.ids import keyed_id, new_ids
+from tocsin.model.ids import keyed_id, new_ids, new_schedule_id, occurrence_id
 from tocsin.model.job import Definition, JobState, Lane, Line, encode_definition
 from tocsin.model.partition import bucket_of
 from tocsin.store.port import (
@@ -24,7 +24,8 @@ from tocsin.store.port import (
     TimerKind,
     TimerRow,
 )
-from tocsin.wire import Outcome, Status, TaskTarget
+from tocsin.store.schedules import Move, Moved, ScheduleRow, SkipRow
+from tocsin.wire import Outcome, SkipReason, Status, TaskTarget
 
 START = datetime(2027, 3, 1, 8, 0, 30, tzinfo=UTC)
 PARTITIONS = 4
@@ -37,7 +38,7 @@ class Yard:
     """A store with a clock, and short ways to jobs in every state."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
-        self.store, self.jobs, self.clock = store, store.jobs, clock
+        self.store, self.jobs, self.schedules, self.clock = store, store.jobs, store.schedules, clock
         self.entropy = SeededEntropy(7)
 
     @property
@@ -77,6 +78,47 @@ class Yard:
             key=key,
             schedule_id=asked.schedule_id,
         )
+
+    def schedule(self, name: str = "nightly", *, look_in_ms: int | None = 60_000, **fields: Any) -> ScheduleRow:
+        """A schedule's first row, that is not in the store yet."""
+        tenant = fields.get("tenant", "acme")
+        row = ScheduleRow(
+            schedule_id=new_schedule_id(self.now, self.entropy, tenant, name),
+            tenant="acme",
+            name=name,
+            revision=1,
+            serial=1,
+            status="active",
+            look_at=None if look_in_ms is None else self.now + look_in_ms,
+            spec='{"cron":"0 2 * * *"}',
+            state='{"runs":0}',
+        )
+        return structs.replace(row, **fields)
+
+    def occurrence(self, row: ScheduleRow, at_in_ms: int = 0, *, origin: str = "schedule", **wanted: Any) -> NewJob:
+        """A job of a schedule that is not in the store yet."""
+        at = self.now + at_in_ms
+        fields = {"schedule_id": row.schedule_id, "occurrence_at": at, "origin": origin, "made_at": self.now, **wanted}
+        job_id = occurrence_id(row.schedule_id, row.revision, at, origin, leader=False)
+        return structs.replace(self.new(at_in_ms, **fields), job_id=job_id)
+
+    async def move(self, move: Move) -> Moved:
+        """One move."""
+        (moved,) = await self.schedules.move([move])
+        return moved
+
+    async def begun(self, name: str = "nightly", *, at_in_ms: int = 0, **fields: Any) -> tuple[ScheduleRow, NewJob]:
+        """A schedule in the store with its waiting job."""
+        row = self.schedule(name, **fields)
+        job = self.occurrence(row, at_in_ms, line=LINE._replace(tenant=row.tenant))
+        assert await self.move(Move(schedule_id=row.schedule_id, serial=0, after=row, jobs=(job,))) is Moved.WON
+        return row, job
+
+    async def row(self, schedule_id: str) -> ScheduleRow:
+        """A schedule's row as it is; it must be there."""
+        (row,) = await self.schedules.get([schedule_id])
+        assert row is not None
+        return row
 
     async def made(self, count: int = 1, due_in_ms: int = 0, **wanted: Any) -> list[NewJob]:
         """Jobs in the store."""
@@ -179,6 +221,31 @@ class Yard:
             assert page.next_key is None
             found += page.dues
         return found
+
+
+def step(row: ScheduleRow, **changes: Any) -> ScheduleRow:
+    """A schedule's row after its next move."""
+    return structs.replace(row, serial=row.serial + 1, **changes)
+
+
+def fired(row: ScheduleRow, job: NewJob, following: NewJob | None = None, **changes: Any) -> Move:
+    """The move in which a schedule's waiting job fires and the next one is made."""
+    return Move(
+        schedule_id=row.schedule_id,
+        serial=row.serial,
+        after=step(row, **changes),
+        fires=(due(job),),
+        jobs=() if following is None else (following,),
+    )
+
+
+def skip(
+    row: ScheduleRow, first: int, reason: SkipReason = "paused", *, last: int | None = None, **fields: Any
+) -> SkipRow:
+    """A skip of a schedule."""
+    end = first if last is None else last
+    one = SkipRow(schedule_id=row.schedule_id, first=first, last=end, count=1, reason=reason, recorded_at=first)
+    return structs.replace(one, **fields)
 
 
 def due(job: NewJob, version: int = 1, at: int | None = None) -> Due:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tocsin.model.job import JobState
 from tocsin.store.port import AttemptRecord, Due, TimerKey, TimerKind
+from tocsin.store.schedules import Move, ScheduleRow, SkipRow
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
 
 
@@ -73,10 +74,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job's row. `gone`: a dead letter that was discarded and is on its way out; `status_code`/`response`: of a success."""
+    """A job's row. `gone`: a dead letter that was discarded and is on its way out; `expired`: it ended by its expiry;
+    `status_code`/`response`: of a success."""
 
     job: JobState
     gone: bool = False
+    expired: bool = False
     status_code: int | None = None
     response: bytes | None = None
 
@@ -89,6 +92,14 @@ class KeyRow:
     job_id: str
     bound_at: int
     expires_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owing:
+    """A schedule's row with what its last move still owes. `row` None: it is deleted and goes when all is paid."""
+
+    row: ScheduleRow | None
+    owes: Move | None
 
 
 ParkKey = tuple[str, str, int, str, str, bool, int, str, int]
@@ -110,4 +121,6 @@ class Disk:
     signing_keys: dict[str, SigningKeyRow] = field(default_factory=dict)
     queues: dict[tuple[str, str], QueueRow] = field(default_factory=dict)
     secrets: dict[str, bytes] = field(default_factory=dict)
+    schedules: dict[tuple[str, str], Owing] = field(default_factory=dict)  # by tenant and name
+    skips: dict[str, dict[tuple[int, str], SkipRow]] = field(default_factory=lambda: defaultdict(dict))
     watchers: list[Callable[[JobState | None, JobState], None]] = field(default_factory=list)

@@ -34,7 +34,7 @@ class StepReads:
     """Reads of a `Disk`."""
 
     def __init__(self, disk: Disk, partitions: int) -> None:
-        self._disk, self.partitions = disk, partitions
+        self.disk, self.partitions = disk, partitions
 
     async def states(self, job_ids: Sequence[str]) -> list[JobState | None]:
         rows = [self._row(job_id) for job_id in job_ids]
@@ -48,7 +48,7 @@ class StepReads:
         # A record is written before the job's own row; until that is written too, the attempt has not ended.
         records = {
             number: record
-            for number, record in self._disk.records.get(job_id, {}).items()
+            for number, record in self.disk.records.get(job_id, {}).items()
             if number < job.attempt or job.status not in HELD
         }
         if job.status is Status.SUCCEEDED:
@@ -66,7 +66,7 @@ class StepReads:
         return [record for _, record in sorted(records.items())]
 
     async def list_jobs(self, wanted: JobFilter, after: str | None, limit: int) -> JobPage:
-        rows = {**self._disk.finished, **self._disk.jobs}
+        rows = {**self.disk.finished, **self.disk.jobs}
         found = [
             row.job
             for job_id, row in sorted(rows.items(), reverse=True)
@@ -85,7 +85,7 @@ class StepReads:
     def _dead(self, wanted: DeadFilter) -> list[JobState]:
         dead = [
             row.job
-            for row in self._disk.jobs.values()
+            for row in self.disk.jobs.values()
             if row.job.status is Status.DEAD and not row.gone and _dead_matches(row.job, wanted)
         ]
         return sorted(dead, key=lambda job: (job.finished_at or 0, job.job_id), reverse=True)
@@ -149,32 +149,32 @@ class StepReads:
         return StatePage(timers=rows, next_key=keys[limit - 1] if len(keys) > limit else None)
 
     async def floors(self) -> dict[int, int]:
-        return dict(self._disk.floors)
+        return dict(self.disk.floors)
 
     async def parked(self, partition: int, line: Line | None, limit: int) -> list[Parked]:
         rows = [
             Parked(due=due, score=key[6])
-            for key, due in self._disk.parked[partition].items()
+            for key, due in self.disk.parked[partition].items()
             if line is None or due.line == line
         ]
         return sorted(rows, key=lambda row: (row.score, row.due.job_id))[:limit]
 
     async def parked_lines(self, partition: int) -> dict[Line, int]:
-        return dict(Counter(due.line for due in self._disk.parked[partition].values()))
+        return dict(Counter(due.line for due in self.disk.parked[partition].values()))
 
     # inside
 
     def _row(self, job_id: str) -> JobRow | None:
-        return self._disk.jobs.get(job_id) or self._disk.finished.get(job_id)
+        return self.disk.jobs.get(job_id) or self.disk.finished.get(job_id)
 
     def _at_version(self, job_id: str, version: int) -> JobState | None:
-        row = self._disk.jobs.get(job_id)
+        row = self.disk.jobs.get(job_id)
         return row.job if row is not None and row.job.version == version else None
 
     def _keys(self, partition: int, kind: TimerKind, first: int, last: int, after: TimerKey | None) -> list[TimerKey]:
         return sorted(
             key
-            for key in self._disk.timers[partition, kind]
+            for key in self.disk.timers[partition, kind]
             if first <= key[0] <= last and (after is None or key > after)
         )
 
@@ -187,9 +187,17 @@ def _matches(job: JobState, wanted: JobFilter) -> bool:
         and wanted.status in (None, job.status)
         and wanted.schedule_id in (None, made.schedule_id)
         and all(made.tags.get(key) == value for key, value in wanted.tags)
-        and (wanted.created_after is None or job.job_id >= id_bound(wanted.created_after))
-        and (wanted.created_before is None or job.job_id < id_bound(wanted.created_before))
+        and _made_between(job, wanted)
     )
+
+
+def _made_between(job: JobState, wanted: JobFilter) -> bool:
+    """By the time in the ID; for a schedule's job by its creation, in the schedule's own list by that alone."""
+    after, before = wanted.created_after, wanted.created_before
+    made = job.definition.made_at
+    by_creation = made is None or ((after is None or made >= after) and (before is None or made < before))
+    by_id = (after is None or job.job_id >= id_bound(after)) and (before is None or job.job_id < id_bound(before))
+    return by_creation and (by_id or (made is not None and wanted.schedule_id is not None))
 
 
 def _dead_matches(job: JobState, wanted: DeadFilter) -> bool:

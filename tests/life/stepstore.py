@@ -12,12 +12,13 @@ recheck, does the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 
 from tests.life.disk import Disk, Fault, JobRow, KeyRow, ParkKey
-from tests.life.steprows import StepRows
+from tests.life.steprows import StepRows, stands
+from tests.life.stepschedules import StepSchedules, expired_skip
 from tests.life.stepsettings import StepSettings
 from tocsin.clock import Clock
 from tocsin.model.job import FINISHED, HELD, PENDING, JobState, decode_definition, expired, ready_score
@@ -55,10 +56,10 @@ class StepStore(StepRows):
         self, disk: Disk, clock: Clock, partitions: int = 4, fault: Fault | None = None, *, yielding: bool = False
     ) -> None:
         super().__init__(disk, clock, partitions, fault or Fault(), yielding=yielding)
-        self.jobs, self.settings = self, StepSettings(disk)
+        self.jobs, self.settings, self.schedules = self, StepSettings(disk), StepSchedules(self, clock)
 
     async def ping(self) -> None:
-        await self._point("before ping")
+        await self.point("before ping")
 
     async def close(self) -> None:
         pass
@@ -73,15 +74,19 @@ class StepStore(StepRows):
         if isinstance(bound, Created):
             return bound
         job_id, fresh = bound
-        if job_id in self._disk.jobs or job_id in self._disk.finished:
+        if job_id in self.disk.jobs or job_id in self.disk.finished:
             ours = job_id == new.job_id and not fresh  # an earlier try of this very create, of which nobody heard
             return Created(Made.CREATED if ours else Made.REPLAYED, job_id)
+        return Created(Made.CREATED if await self.add(new, job_id) else Made.REPLAYED, job_id)
+
+    async def add(self, new: NewJob, job_id: str) -> bool:
+        """The timer and the row of a new job; whether the row was not there yet."""
         await self._add_timer(FIRE, job_id, 1, new.fire_at, new.line.lane, new.line.tenant)
         definition = decode_definition(new.definition)
 
         def add(row: JobRow | None) -> JobRow | None:
             now = self._clock.now_ms()
-            if row is not None:
+            if row is not None or job_id in self.disk.finished:
                 return None
             return JobRow(
                 job=JobState(
@@ -94,15 +99,14 @@ class StepStore(StepRows):
                     tries=0,
                     due_at=new.fire_at,
                     fire_at=new.fire_at,
-                    created_at=now,
+                    created_at=now if definition.made_at is None else definition.made_at,
                     queued_at=now if new.queued else None,
                     expires_at=new.expires_at,
                     definition=definition,
                 )
             )
 
-        made = await self._write_job(job_id, add)
-        return Created(Made.REPLAYED if made is None else Made.CREATED, job_id)
+        return await self.write_job(job_id, add) is not None
 
     async def _bind(self, new: NewJob) -> tuple[str, bool] | Created:
         """The ID under which the job is to be made and whether that was bound just now, or the answer if the key is taken.
@@ -115,26 +119,26 @@ class StepStore(StepRows):
         name = (new.key.tenant, new.key.text)
         for _ in range(_ROUNDS):
             now = self._clock.now_ms()
-            seen = self._disk.keys.get(name)
+            seen = self.disk.keys.get(name)
             if seen is not None and not self._replaceable(seen, now, new.key.body_hash):
                 if seen.body_hash != new.key.body_hash:
                     return Created(Made.CONFLICT, seen.job_id)
                 return seen.job_id, False
             fresh = KeyRow(body_hash=new.key.body_hash, job_id=new.job_id, bound_at=now, expires_at=now + KEY_KEPT_MS)
-            await self._point("before keys put")
-            if self._disk.keys.get(name) is seen:
-                self._disk.keys[name] = fresh
-                await self._point("after keys put")
+            await self.point("before keys put")
+            if self.disk.keys.get(name) is seen:
+                self.disk.keys[name] = fresh
+                await self.point("after keys put")
                 return new.job_id, True
         raise AssertionError("a key cannot be replaced twenty times while one create looks at it")
 
     def _replaceable(self, key: KeyRow, now: int, body_hash: bytes) -> bool:
-        row = self._disk.jobs.get(key.job_id)
+        row = self.disk.jobs.get(key.job_id)
         if row is not None and row.job.status not in FINISHED | {Status.DEAD}:
             return False
         if key.expires_at <= now:
             return True
-        never_made = row is None and key.job_id not in self._disk.finished
+        never_made = row is None and key.job_id not in self.disk.finished
         return never_made and key.body_hash != body_hash and now - key.bound_at > WRITE_LIMIT_MS
 
     # fire and claim
@@ -153,7 +157,7 @@ class StepStore(StepRows):
             job, now = row.job, self._clock.now_ms()
             if expired(job.status, job.attempt, job.expires_at, now):
                 answer = Fired.EXPIRED
-                return replace(row, job=_skipped(job, now))
+                return replace(row, job=_skipped(job, now), expired=True)
             if job.status in PENDING:
                 answer = Fired.WON
                 return replace(row, job=replace(job, status=Status.QUEUED, queued_at=now))
@@ -161,7 +165,7 @@ class StepStore(StepRows):
                 answer = Fired.ALREADY
             return None
 
-        await self._write_job(due.job_id, step)
+        await self.write_job(due.job_id, step)
         if answer is Fired.EXPIRED:
             await self._move(due.job_id)
         return answer
@@ -175,7 +179,7 @@ class StepStore(StepRows):
                 return None
             job, now = row.job, self._clock.now_ms()
             if expired(job.status, job.attempt, job.expires_at, now):
-                return replace(row, job=_skipped(job, now))
+                return replace(row, job=_skipped(job, now), expired=True)
             held = replace(
                 job,
                 status=Status.RUNNING,
@@ -190,7 +194,7 @@ class StepStore(StepRows):
             )
             return replace(row, job=held)
 
-        row = await self._write_job(job_id, step)
+        row = await self.write_job(job_id, step)
         if row is None:
             return None
         if row.job.status is Status.SKIPPED:
@@ -199,7 +203,7 @@ class StepStore(StepRows):
         return _claimed(row.job)
 
     async def reclaim(self, jobs: Sequence[tuple[str, int]], worker: str) -> list[Claimed | None]:
-        rows = [(self._disk.jobs.get(job_id), attempt) for job_id, attempt in jobs]
+        rows = [(self.disk.jobs.get(job_id), attempt) for job_id, attempt in jobs]
         return [
             _claimed(row.job)
             if row is not None and row.job.status in HELD and row.job.attempt == attempt and row.job.worker == worker
@@ -216,7 +220,7 @@ class StepStore(StepRows):
         def step(row: JobRow | None) -> JobRow | None:
             nonlocal answer
             if row is None:
-                answer = NotYours.SUPERSEDED if beat.job_id in self._disk.finished else NotYours.UNKNOWN
+                answer = NotYours.SUPERSEDED if beat.job_id in self.disk.finished else NotYours.UNKNOWN
                 return None
             job, now = row.job, self._clock.now_ms()
             if job.status not in HELD or job.attempt != beat.attempt:
@@ -230,7 +234,7 @@ class StepStore(StepRows):
             progress = job.progress if beat.progress is None else beat.progress
             return replace(row, job=replace(job, lease_until=until, beaten_at=now, progress=progress))
 
-        row = await self._write_job(beat.job_id, step)
+        row = await self.write_job(beat.job_id, step)
         if row is None:
             return answer
         return Beaten(row.job.lease_until or 0, row.job.lease_ms or 0, row.job.status is Status.CANCEL_REQUESTED)
@@ -254,18 +258,19 @@ class StepStore(StepRows):
             )
             return replace(row, job=job, status_code=report.status_code, response=report.response)
 
-        if await self._write_job(report.job_id, step) is None:
+        if await self.write_job(report.job_id, step) is None:
             return False
         await self._move(report.job_id)
         return True
 
     async def change(self, changes: Sequence[Change]) -> list[bool]:
-        return [await self._change(change) for change in changes]
+        return [await self.change_one(change, stands) for change in changes]
 
-    async def _change(self, change: Change) -> bool:
+    async def change_one(self, change: Change, as_read: Callable[[JobRow, JobState], bool]) -> bool:
+        """One change, where the job's row is `as_read`."""
         before, after = change.before, change.after
-        seen = self._disk.jobs.get(before.job_id)
-        if seen is None or not _stands(seen, before):
+        seen = self.disk.jobs.get(before.job_id)
+        if seen is None or not as_read(seen, before):
             return False
         if change.timer:
             await self._add_timer(FIRE, after.job_id, after.version, after.due_at, after.line.lane, after.line.tenant)
@@ -273,13 +278,13 @@ class StepStore(StepRows):
             await self._put_record(before.job_id, change.record)
 
         def step(row: JobRow | None) -> JobRow | None:
-            if row is None or not _stands(row, before):
+            if row is None or not as_read(row, before):
                 return None
             return replace(row, job=copy(after), gone=change.gone)
 
-        if await self._write_job(before.job_id, step) is None:
+        if await self.write_job(before.job_id, step) is None:
             return False
-        if change.record is not None and self._disk.records[before.job_id].get(change.record.attempt) != change.record:
+        if change.record is not None and self.disk.records[before.job_id].get(change.record.attempt) != change.record:
             # Another writer of the same end was between our two writes; the job tells who won, so must its record.
             await self._put_record(before.job_id, change.record)
         if after.status in FINISHED or change.gone:
@@ -292,23 +297,26 @@ class StepStore(StepRows):
 
     async def _move(self, job_id: str) -> None:
         """An ended job's row: into `finished`, then out of `jobs`."""
-        row = self._disk.jobs.get(job_id)
+        row = self.disk.jobs.get(job_id)
         if row is None or not (row.gone or row.job.status in FINISHED):
             return
-        await self._point("before finished put")
-        self._disk.finished[job_id] = row
-        await self._point("after finished put")
-        await self._point("before jobs delete")
-        if self._disk.jobs.get(job_id) is row:
-            del self._disk.jobs[job_id]
-        await self._point("after jobs delete")
+        definition = row.job.definition
+        if row.expired and definition.schedule_id is not None and definition.occurrence_at is not None:
+            await self.put_skip(expired_skip(definition.schedule_id, definition.occurrence_at, self._clock.now_ms()))
+        await self.point("before finished put")
+        self.disk.finished[job_id] = row
+        await self.point("after finished put")
+        await self.point("before jobs delete")
+        if self.disk.jobs.get(job_id) is row:
+            del self.disk.jobs[job_id]
+        await self.point("after jobs delete")
 
     # timers
 
     async def sweep_void(self, partition: int, kind: TimerKind, last_bucket: int, limit: int) -> int:
         void = [
             key
-            for key in sorted(self._disk.timers[partition, kind])
+            for key in sorted(self.disk.timers[partition, kind])
             if key[0] <= last_bucket and self._at_version(key[4], key[5]) is None
         ][:limit]
         for key in void:
@@ -325,78 +333,65 @@ class StepStore(StepRows):
             await self._drop_timer(partition_of(row.job_id, self.partitions), row.kind, key)
 
     async def set_floor(self, partition: int, bucket: int) -> None:
-        await self._point("before floors put")
-        self._disk.floors[partition] = max(bucket, self._disk.floors.get(partition, 0))
-        await self._point("after floors put")
+        await self.point("before floors put")
+        self.disk.floors[partition] = max(bucket, self.disk.floors.get(partition, 0))
+        await self.point("after floors put")
 
     # parked jobs
 
     async def park(self, dues: Sequence[Due]) -> None:
         for due in dues:
-            await self._point("before parked put")
-            self._disk.parked[partition_of(due.job_id, self.partitions)][_park_key(due)] = due
-            await self._point("after parked put")
+            await self.point("before parked put")
+            self.disk.parked[partition_of(due.job_id, self.partitions)][_park_key(due)] = due
+            await self.point("after parked put")
 
     async def unpark(self, dues: Sequence[Due]) -> None:
         for due in dues:
             await self._add_timer(
                 WATCH, due.job_id, due.version, self._clock.now_ms() + 300_000, due.line.lane, due.line.tenant
             )
-            await self._point("before parked delete")
-            self._disk.parked[partition_of(due.job_id, self.partitions)].pop(_park_key(due), None)
-            await self._point("after parked delete")
+            await self.point("before parked delete")
+            self.disk.parked[partition_of(due.job_id, self.partitions)].pop(_park_key(due), None)
+            await self.point("after parked delete")
 
     # upkeep
 
     async def archive(self, finished_before: int, limit: int) -> int:
-        rows = {**self._disk.finished, **{j: r for j, r in self._disk.jobs.items() if r.job.status is Status.DEAD}}
+        rows = {**self.disk.finished, **{j: r for j, r in self.disk.jobs.items() if r.job.status is Status.DEAD}}
         old = [
             job_id
             for job_id, row in rows.items()
             if row.job.finished_at is not None and row.job.finished_at < finished_before
         ][:limit]
         for job_id in old:
-            await self._point("before records delete")
-            self._disk.records.pop(job_id, None)
-            await self._point("after records delete")
-            dead = self._disk.jobs.get(job_id)
+            await self.point("before records delete")
+            self.disk.records.pop(job_id, None)
+            await self.point("after records delete")
+            dead = self.disk.jobs.get(job_id)
             if dead is not None and dead.job.status is Status.DEAD and (dead.job.finished_at or 0) < finished_before:
-                await self._point("before jobs delete")
-                del self._disk.jobs[job_id]
-                await self._point("after jobs delete")
-            self._disk.finished.pop(job_id, None)
+                await self.point("before jobs delete")
+                del self.disk.jobs[job_id]
+                await self.point("after jobs delete")
+            self.disk.finished.pop(job_id, None)
+        await self.drop_skips(finished_before)
         return len(old)
 
     async def sweep_keys(self, limit: int) -> int:
         now = self._clock.now_ms()
         over = [
             name
-            for name, key in self._disk.keys.items()
+            for name, key in self.disk.keys.items()
             if key.expires_at <= now and self._replaceable(key, now, key.body_hash)
         ][:limit]
         for name in over:
-            await self._point("before keys delete")
-            self._disk.keys.pop(name, None)
-            await self._point("after keys delete")
+            await self.point("before keys delete")
+            self.disk.keys.pop(name, None)
+            await self.point("after keys delete")
         return len(over)
 
     async def live_counts(self) -> dict[tuple[str, str, Status], int]:
-        rows = [r.job for r in self._disk.jobs.values() if not r.gone and r.job.status not in FINISHED]
+        rows = [r.job for r in self.disk.jobs.values() if not r.gone and r.job.status not in FINISHED]
         return dict(Counter((job.line.tenant, job.line.queue, job.status) for job in rows))
-
-
-def _stands(row: JobRow, before: JobState) -> bool:
-    """Whether the row is still what a change was decided on. The lease is part of it: a heartbeat that came in between was
-    accepted, so neither may its lease be taken nor what it wrote be undone."""
-    job = row.job
-    return (
-        not row.gone
-        and job.status is before.status
-        and job.version == before.version
-        and job.attempt == before.attempt
-        and job.lease_until == before.lease_until
-        and job.beaten_at == before.beaten_at
-    )
 
 
 def _skipped(job: JobState, now: int) -> JobState:

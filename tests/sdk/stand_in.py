@@ -15,6 +15,8 @@ from typing import Any
 
 from tocsin.clock import Clock, rfc3339
 
+BY_NAME = "/v1/schedules/by-name/"
+
 
 async def wait_until(condition, what: str, timeout_s: float = 10.0) -> None:
     """Let the event loop run until `condition()` holds."""
@@ -52,6 +54,7 @@ class StandIn:
         self.ready: dict[str, list[StandInJob]] = defaultdict(list)
         self.calls: list[tuple[str, Any]] = []
         self.answers: dict[str, list[StandInJob]] = {}
+        self.schedules: dict[str, Any] = {}
         self.fault: dict[str, str] = {}
         self.lose_answers_of: set[str] = set()
         self.ignore_handlers = False
@@ -91,7 +94,7 @@ class StandIn:
     async def app(self, scope, receive, send) -> None:
         message = await receive()
         path, body = scope["path"], json.loads(message["body"] or b"null")
-        action = path.rsplit(":", 1)[-1]
+        action = "declare" if path.startswith(BY_NAME) else path.rsplit(":", 1)[-1]
         self.calls.append((path, body))
         match self.fault.get(action):
             case "silent":
@@ -105,12 +108,15 @@ class StandIn:
             case "forbidden":
                 await self._problem(send, 403, "forbidden")
                 return
+            case "invalid":
+                await self._problem(send, 422, "invalid")
+                return
         status, answer = await getattr(self, f"_{action.replace('-', '_')}")(path, body)
         if action in self.lose_answers_of:
             self.lose_answers_of.discard(action)
             await _answer(send, 504, b"", b"text/plain")
-        elif status == 200:
-            await _answer(send, 200, json.dumps(answer).encode(), b"application/json")
+        elif status in (200, 201):
+            await _answer(send, status, json.dumps(answer).encode(), b"application/json")
         else:
             await self._problem(send, status, answer)
 
@@ -126,6 +132,12 @@ class StandIn:
                 self.open_claims -= 1
             self.answers[body["request_id"]] = taken
         return 200, {"jobs": [self._claimed(job, body) for job in taken]}
+
+    async def _declare(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        name = path.removeprefix(BY_NAME)
+        known = name in self.schedules
+        self.schedules[name] = body
+        return 200 if known else 201, {"name": name, "next_run_at": "2026-12-05T20:30:00Z", "paused": False, "later": 1}
 
     async def _take(self, queue: str, body: dict[str, Any]) -> list[StandInJob]:
         until = self.clock.elapsed_s() + body["wait_s"]

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import tocsin
-from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, queues, reach, serve, worker
+from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, queues, reach, schedules, serve, worker
 from tocsin.cli.refusals import refusal
 from tocsin.errors import Refused, ServerUnavailable, TocsinError, UsageError
 
@@ -73,6 +73,7 @@ def _app() -> typer.Typer:
         app.command(name)(command)
     for name, group in (
         ("jobs", jobs.app),
+        ("schedules", schedules.app),
         ("queues", queues.app),
         ("dead", dead.app),
         ("admin", admin.app),

@@ -45,6 +45,22 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "/filter/dead_after": (("--dead-after",), _MOMENT),
     "/filter/dead_before": (("--dead-before",), _MOMENT),
     "/rate_per_s": (("--rate",), "above 0 and at most 100000"),
+    "/cron": (("--cron",), ""),
+    "/time_zone": (("--time-zone",), ""),
+    "/every_s": (("--every",), "1s to 3660d"),
+    "/anchor": (("--anchor",), _MOMENT),
+    "/missed_runs/policy": (("--missed-runs",), "run_latest, run_all or skip"),
+    "/missed_runs/starting_deadline_s": (("--starting-deadline",), "above 0 and at most 366d"),
+    "/missed_runs/max_catch_up": (("--max-catch-up",), "1 to 10000"),
+    "/overlap": (("--overlap",), "allow, forbid or replace"),
+    "/start_at": (("--start",), _MOMENT),
+    "/end_at": (("--end",), _MOMENT),
+    "/max_runs": (("--max-runs",), "at least 1"),
+    "/after": (("--after",), _MOMENT),
+    "/from": (("--from",), _MOMENT),
+    "/to": (("--to",), _MOMENT),
+    "/max": (("--max",), "1 to 10000"),
+    "/job_template/name": (("--job-name",), ""),
     "/scopes": (("--scope",), "read, write, admin, work:QUEUE or work:*"),
     "/expires_at": (("--expires-at",), _MOMENT),
     "/weight": (("--weight",), "above 0 and at most 1000"),
@@ -77,7 +93,9 @@ def refusal(error: Refused, typed: Sequence[str]) -> str:
 
 def _ours(pointer: str, wrong: str, typed: Sequence[str]) -> str:
     """A fault of one field, by the option that was typed for it and, where it can be said shorter so, by what may be given."""
-    field = max((known for known in _OPTIONS if _within(pointer, known)), key=len, default="")
+    # What a schedule's jobs are is said with the options of a job.
+    names = {pointer, pointer.removeprefix("/job_template")}
+    field = max((known for known in _OPTIONS if any(_within(name, known) for name in names)), key=len, default="")
     options, allowed = _OPTIONS.get(field, ((), ""))
     if not any(text.partition("=")[0] in options or text[:2] in options for text in typed):
         return f"{pointer or 'the body'}: {wrong}"

@@ -12,6 +12,16 @@
                            ^      |
                            +- [load] reads five minutes ahead, [recheck] looks again at what has passed
 
+A schedule's occurrences are such jobs, with one more thing around them: whatever takes one out of SCHEDULED makes the next one in the
+same write.
+
+    [define] [direct] [intervene]          [dispatch] --- due ---> [recur] ---+
+             |                                                                v
+             +------ a step, decided by model.recurrence ------> [occurrences] one move: row, next job, fire, skips
+             |                                                                ^
+    [sweep] -+  [follow] <--- [ends] <--- who ends jobs                       |
+                   +---- the next of a backlog, or one that was held ---------+
+
 The record of truth is the store; the near tier can be lost at any time. Writes and what a crash just after leaves behind:
 
 | stage | writes, in this order | if the process dies just after |
@@ -26,6 +36,9 @@ The record of truth is the store; the near tier can be lost at any time. Writes 
 | rescue | as complete, with the outcome `lost` or `timed_out` | seen again |
 | recheck | watch timers, then exactly the timers that were read go | read again |
 | park | park row; unpark: push, watch timer, then the row goes | pushed again; parked again |
+| recur, follow | the schedule's row with all that the step brings; then the near tier | whole or not at all; its timers are found |
+| define, direct, intervene | as recur | the client repeats: an upsert by name, a trigger by its key |
+| sweep | as recur | the next sweep looks again |
 | archive | rows of old jobs go, bounded | continued |
 
 The invariant: at every commit each unfinished job has a timer at its version in a bucket that has not been rechecked (park rows

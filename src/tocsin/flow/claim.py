@@ -29,7 +29,7 @@ from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
-from tocsin.store.port import Claimed, JobStore
+from tocsin.store.port import Claimed, Due, JobStore
 from tocsin.store.settings import SettingsStore
 
 ACTIVE_SIGNING_KEYS = 2
@@ -159,12 +159,23 @@ class Claimer:
             await self._near.unpop(wish.request_id)
             raise
         got = [job for job in answers if job is not None]
-        # What the claim did not give may have expired just now.
-        self._ends.tell(due.job_id for due, job in zip(popped.dues, answers, strict=True) if job is None)
+        if len(got) < len(answers):
+            await self._count_expired([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
         await self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got])
         await self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got])
         self._count(got)
         return got, _Then.LOOK_AGAIN
+
+    async def _count_expired(self, missing: Sequence[Due]) -> None:
+        """What the claim did not give may have expired just now."""
+        states = await self._store.states([due.job_id for due in missing])
+        for due, job in zip(missing, states, strict=True):
+            if job is not None and job.status is Status.SKIPPED:
+                telemetry.SKIPPED.inc()
+                self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
+                if job.definition.schedule_id is not None:
+                    telemetry.SCHEDULE_SKIPS.labels("expired").inc()
+        self._ends.tell(due.job_id for due in missing)
 
     def _count(self, got: Sequence[Claimed]) -> None:
         now = self._clock.now_ms()

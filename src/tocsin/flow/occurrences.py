@@ -72,9 +72,10 @@ class Mover:
         if not decided:
             return []
         states = await self._states(decided)
+        retries = await self._retries(decided)
         moves: list[Move] = []
         for one in decided:
-            move = await self._move(one, states)
+            move = self._move(one, states, retries)
             if move is None:
                 one.won = Moved.STALE
             else:
@@ -111,7 +112,12 @@ class Mover:
         found = await self._jobs.states(wanted) if wanted else []
         return {job.job_id: job for job in found if job is not None}
 
-    async def _move(self, one: Decided, states: dict[str, JobState]) -> Move | None:
+    async def _retries(self, decided: Sequence[Decided]) -> dict[tuple[str, str], Retrying]:
+        """The retry policies of the queues that jobs are made for."""
+        wanted = {(one.tenant, one.step.spec.job.queue) for one in decided if one.step.makes}
+        return {(tenant, queue): retrying_of(await self._queues.get(tenant, queue)) for tenant, queue in wanted}
+
+    def _move(self, one: Decided, states: dict[str, JobState], retries: dict[tuple[str, str], Retrying]) -> Move | None:
         step, now = one.step, one.step.look.now
         changes = [*one.more]
         skips = [*step.skips]
@@ -157,7 +163,7 @@ class Mover:
             after=one.row,
             fires=tuple(fires),
             changes=tuple(changes),
-            jobs=tuple([await self._new_job(one, make) for make in step.makes]),
+            jobs=tuple([self._new_job(one, make, retries) for make in step.makes]),
             skips=tuple(_skip_row(step.schedule_id, skip, now) for skip in skips),
         )
 
@@ -176,9 +182,9 @@ class Mover:
             state=encode(step.state),
         )
 
-    async def _new_job(self, one: Decided, make: Make) -> NewJob:
+    def _new_job(self, one: Decided, make: Make, retries: dict[tuple[str, str], Retrying]) -> NewJob:
         spec = one.step.spec
-        retry = merged_policy(spec.job.retry, retrying_of(await self._queues.get(one.tenant, spec.job.queue)))
+        retry = merged_policy(spec.job.retry, retries[one.tenant, spec.job.queue])
         return new_job(one.step.schedule_id, one.tenant, spec, make, retry, one.step.look.now)
 
     async def _tell(self, told: Sequence[tuple[Decided, Move]]) -> None:

@@ -19,6 +19,7 @@ from tocsin.clock import Clock
 from tocsin.flow.ends import Ends
 from tocsin.flow.tally import Tally
 from tocsin.lease.port import Leases
+from tocsin.model.ids import is_schedules
 from tocsin.model.job import Line, Status
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
@@ -53,6 +54,8 @@ class Parker:
         for due, fired in zip(dues, answers, strict=True):
             if fired is Fired.EXPIRED:
                 telemetry.SKIPPED.inc()
+                if is_schedules(due.job_id):
+                    telemetry.SCHEDULE_SKIPS.labels("expired").inc()
                 self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
                 await self._near.remove([due.job_id])
                 self._ends.tell([due.job_id])

@@ -26,6 +26,7 @@ from tocsin.store.schedules import ScheduleFilter, ScheduleRow, ScheduleStore
 SHOWN_RUNS = 5
 MINUTES = 60
 DAY_MS = 86_400_000
+CROWD_FRESH_MS = 30_000
 
 
 class Presenter:
@@ -33,6 +34,8 @@ class Presenter:
 
     def __init__(self, jobs: JobStore, schedules: ScheduleStore, agenda: Agenda, clock: Clock) -> None:
         self._jobs, self._schedules, self._agenda, self._clock = jobs, schedules, agenda, clock
+        self._crowd: tuple[int, ...] = (0,) * MINUTES
+        self._crowd_at = -CROWD_FRESH_MS
 
     async def row(self, tenant: str, schedule_id: str) -> ScheduleRow:
         """A schedule's row; Refused 404."""
@@ -146,10 +149,11 @@ class Presenter:
     async def _hints(self, rule: Rule, now: int) -> list[str]:
         if rule.cron is None:
             return interval_hints(_seconds(rule.every_ms or 0))
-        # By the minute of the hour, from the next whole hour on, as far as occurrences are ahead there.
-        hour = (now // (MINUTES * BUCKET_MS) + 1) * MINUTES * BUCKET_MS
-        crowd = await self._schedules.crowd(hour, MINUTES)
-        return list(_cron_hints(rule, self._agenda.zones, now // DAY_MS * DAY_MS, tuple(crowd)))
+        if not self._crowd_at <= now < self._crowd_at + CROWD_FRESH_MS:
+            # By the minute of the hour, from the next whole hour on, as far as occurrences are ahead there.
+            hour = (now // (MINUTES * BUCKET_MS) + 1) * MINUTES * BUCKET_MS
+            self._crowd, self._crowd_at = tuple(await self._schedules.crowd(hour, MINUTES)), now
+        return list(_cron_hints(rule, self._agenda.zones, now // DAY_MS * DAY_MS, self._crowd))
 
     def _paused_stretch(self, row: ScheduleRow) -> wire.Skip | None:
         """The skip that a pause has come to so far; it is written when the pause ends."""

@@ -15,6 +15,7 @@ function of what they stand for, their time is their occurrence's instant, and t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType
 
@@ -128,5 +129,6 @@ def id_bound(at_ms: int) -> str:
     return PREFIX + _time_text(min(max(at_ms, 0), (1 << 48) - 1))
 
 
+@lru_cache(maxsize=4_096)
 def _time_text(now_ms: int) -> str:
     return "".join(ALPHABET[(now_ms >> shift) & 31] for shift in range(45, -1, -5))

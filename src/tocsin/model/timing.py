@@ -51,14 +51,23 @@ class Timing(Protocol):
 class CronTiming:
     """The runs of a cron expression in a zone."""
 
-    __slots__ = ("_cron", "_fixed", "_offsets")
+    __slots__ = ("_cron", "_fixed", "_latest", "_offsets")
 
     def __init__(self, cron: Cron, zone: tzinfo) -> None:
         self._cron = cron
         self._fixed = not cron.follows_elapsed_time
         self._offsets = offsets(zone)
+        self._latest: tuple[int, Run | None] = (LAST_MS, None)
 
     def next(self, after: int) -> Run | None:
+        # Schedules of one expression and zone share this object and ask the same when they fall due together.
+        known, run = self._latest
+        if known != after:
+            run = self._next(after)
+            self._latest = (after, run)
+        return run
+
+    def _next(self, after: int) -> Run | None:
         instant = max(after + 1, FIRST_MS)
         while instant <= LAST_MS:
             stretch = self._offsets.at(instant)

@@ -26,6 +26,19 @@ class Attempt(wire.Attempt, kw_only=True):
     response: Any = None
 
 
+class JobTemplate(wire.JobTemplate, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """What each occurrence's job is made of."""
+
+    payload: Any = None
+
+
+class Schedule(wire.Schedule, kw_only=True):
+    """A schedule. `made` is true when the create or upsert that this answers made it."""
+
+    job_template: JobTemplate | None
+    made: bool = False
+
+
 class Items(Struct, Generic[T], kw_only=True):
     """One page of a list."""
 

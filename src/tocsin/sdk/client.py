@@ -24,6 +24,7 @@ from tocsin.sdk.http import HttpTransport
 from tocsin.sdk.jobs import Jobs
 from tocsin.sdk.operators import SigningKeys, Tenants, Tokens
 from tocsin.sdk.queues import Attempts, DeadLetters, Queues
+from tocsin.sdk.schedules import Schedules
 from tocsin.sdk.transport import Transport
 
 __all__ = ["AsyncClient", "Client"]
@@ -46,6 +47,7 @@ class AsyncClient:
         self.transport = transport or HttpTransport(url, token)
         self._calls = calls = Calls(self.transport, clock or SystemClock(), entropy or SystemEntropy())
         self.jobs = Jobs(calls)
+        self.schedules = Schedules(calls)
         self.queues = Queues(calls)
         self.dead = DeadLetters(calls)
         self.attempts = Attempts(calls)
@@ -81,6 +83,26 @@ class BlockingJobs(Group):
     cancel = forward(Jobs.cancel)
     run_now = forward(Jobs.run_now)
     attempts = forward(Jobs.attempts)
+
+
+class BlockingSchedules(Group):
+    """The calls about schedules."""
+
+    create = forward(Schedules.create)
+    upsert = forward(Schedules.upsert)
+    get = forward(Schedules.get)
+    get_by_name = forward(Schedules.get_by_name)
+    list = each(Schedules.list)
+    update = forward(Schedules.update)
+    pause = forward(Schedules.pause)
+    resume = forward(Schedules.resume)
+    delete = forward(Schedules.delete)
+    jobs = each(Schedules.jobs)
+    skips = each(Schedules.skips)
+    trigger = forward(Schedules.trigger)
+    skip_next = forward(Schedules.skip_next)
+    backfill = forward(Schedules.backfill)
+    preview = forward(Schedules.preview)
 
 
 class BlockingQueues(Group):
@@ -152,6 +174,7 @@ class Client:
         self._client = client = AsyncClient(url, token, transport=transport, clock=clock, entropy=entropy)
         self._blocking = blocking = Blocking(client.close, loop)
         self.jobs = BlockingJobs(client.jobs, blocking)
+        self.schedules = BlockingSchedules(client.schedules, blocking)
         self.queues = BlockingQueues(client.queues, blocking)
         self.dead = BlockingDeadLetters(client.dead, blocking)
         self.attempts = BlockingAttempts(client.attempts, blocking)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Required, TypedDict, Unpack
 
@@ -19,8 +19,26 @@ Seconds = float | timedelta
 MAX_CHUNK_BYTES = wire.MAX_BATCH_BYTES - 1024 * 1024
 
 
-class Details(TypedDict, total=False):
-    """What can be said about a job, when it is made and later (`patch`)."""
+class Terms(TypedDict, total=False):
+    """What can be said alike about a job, the jobs of a schedule and those of a declared one."""
+
+    timeout_s: float
+    payload: Any
+    """Any JSON value, at most 64 KiB."""
+    window: Seconds | None
+    """Start any time within so long after its time: the job becomes flexible and helps to keep busy minutes free."""
+    may_widen: bool
+    """Over a quota, take a wider window instead of being refused."""
+    priority: wire.Priority | None
+    retry: wire.RetryPolicy | None
+    """`wire.RetryPolicy(max_attempts=…, initial_backoff_s=…, max_backoff_s=…)`, each optional."""
+    tags: Mapping[str, str] | None
+    expires_after: Seconds | None
+    """Not begun so long after its time: it is skipped."""
+
+
+class Template(Terms, total=False):
+    """The same, and what is to be done."""
 
     handler: str
     """Hand it to a worker that knows this handler. One of `handler`, `url` and `target` says what is to be done."""
@@ -30,24 +48,16 @@ class Details(TypedDict, total=False):
     """The same in full; `method`, `headers` and `timeout_s` are then part of it."""
     method: wire.Method
     headers: Mapping[str, str]
-    timeout_s: float
-    payload: Any
-    """Any JSON value, at most 64 KiB."""
+
+
+class Details(Template, total=False):
+    """What can be said about a job, when it is made and later (`patch`)."""
+
     delay: Seconds | None
     """Seconds from now. One of `delay` and `run_at`; neither means now."""
     run_at: datetime | str | None
     """An instant; it must have a time zone. As text: RFC 3339."""
-    window: Seconds | None
-    """Start any time within so long after that: the job becomes flexible and helps to keep busy minutes free."""
-    may_widen: bool
-    """Over a quota, take a wider window instead of being refused."""
-    priority: wire.Priority | None
-    retry: wire.RetryPolicy | None
-    """`wire.RetryPolicy(max_attempts=…, initial_backoff_s=…, max_backoff_s=…)`, each optional."""
-    tags: Mapping[str, str] | None
     name: str | None
-    expires_after: Seconds | None
-    """Not begun so long after its time: it is skipped."""
 
 
 class NewJob(Details, total=False):
@@ -76,7 +86,7 @@ class Jobs:
         answer = await self._calls.send(
             "POST", "/v1/jobs", body=msgspec.json.encode(_new(job)), headers={"Idempotency-Key": key}, repeat=True
         )
-        return _job(answer)
+        return job_of(answer)
 
     async def create_batch(
         self, jobs: Iterable[NewJob], *, window: Seconds | None = None
@@ -88,7 +98,7 @@ class Jobs:
         """
         results: list[wire.BatchResult] = []
         for chunk, all_have_keys in _chunks(jobs):
-            window_s = b"" if window is None else b',"window_s":' + msgspec.json.encode(_seconds(window))
+            window_s = b"" if window is None else b',"window_s":' + msgspec.json.encode(seconds(window))
             body = b'{"jobs":[' + b",".join(chunk) + b"]" + window_s + b"}"
             answer = await self._calls.send("POST", "/v1/jobs:batch", body=body, repeat=all_have_keys)
             results += decode(answer.body, wire.BatchAnswer).results
@@ -124,42 +134,47 @@ class Jobs:
         `if_match` is the version that is to be changed; another one is refused (412).
         """
         headers = None if if_match is None else {"If-Match": f'"{if_match}"'}
-        body = msgspec.json.encode(_details(changes))
+        body = msgspec.json.encode(_body(changes))
         answer = await self._calls.send(
             "PATCH", path("jobs/", job_id), body=body, headers=headers, repeat=if_match is None
         )
-        return _job(answer)
+        return job_of(answer)
 
     async def cancel(self, job_id: str) -> Job:
         """Cancel a job. A running one gets the status CANCEL_REQUESTED, and its worker is told."""
-        return _job(await self._calls.send("DELETE", path("jobs/", job_id), repeat=True))
+        return job_of(await self._calls.send("DELETE", path("jobs/", job_id), repeat=True))
 
     async def run_now(self, job_id: str) -> Job:
         """Fire a job that waits for its time or for its next attempt."""
-        return _job(await self._calls.send("POST", path("jobs/", job_id, ":run-now"), repeat=False))
+        return job_of(await self._calls.send("POST", path("jobs/", job_id, ":run-now"), repeat=False))
 
     async def attempts(self, job_id: str) -> Sequence[Attempt]:
         """Every attempt of a job, oldest first, the running one included."""
         return (await self._calls.get(path("jobs/", job_id, "/attempts"), Items[Attempt])).items
 
 
-def _job(answer: Answer) -> Job:
+def job_of(answer: Answer) -> Job:
+    """The job of an answer, with what its headers say."""
     job = decode(answer.body, Job)
     job.replayed = answer.headers.get("idempotency-replayed") == "true"
     return job
 
 
 def _new(job: NewJob) -> dict[str, Any]:
-    body = _details(job)
+    body = _body(job)
     if "target" not in body:
         raise UsageError("say what is to be done: handler='...', url='https://...' or target=...")
     body["queue"] = job["queue"]
     return body
 
 
-def _details(job: Details) -> dict[str, Any]:
-    """The body's fields. Only what the server could not say as well is checked here."""
+def _body(job: Details) -> dict[str, Any]:
     _refuse_unknown(job)
+    return details(job)
+
+
+def details(job: Details) -> dict[str, Any]:
+    """The body's fields. Only what the server could not say as well is checked here."""
     body: dict[str, Any] = {}
     plain = ("payload", "priority", "retry", "tags", "name", "run_at")
     body.update((name, job[name]) for name in plain if name in job)  # type: ignore[literal-required]
@@ -169,11 +184,11 @@ def _details(job: Details) -> dict[str, Any]:
     for name, field in (("delay", "delay_s"), ("expires_after", "expires_after_s")):
         if name in job:
             value = job[name]  # type: ignore[literal-required]
-            body[field] = None if value is None else _seconds(value)
+            body[field] = None if value is None else seconds(value)
     if "window" in job or "may_widen" in job:
         window = job.get("window")
         timing: dict[str, Any] = {"class": "precise"} if window is None else {"class": "flexible"}
-        timing |= {} if window is None else {"window_s": _seconds(window)}
+        timing |= {} if window is None else {"window_s": seconds(window)}
         body["timing"] = timing | ({"may_widen": True} if job.get("may_widen") else {})
     target = _target(job)
     if target is not None:
@@ -183,12 +198,18 @@ def _details(job: Details) -> dict[str, Any]:
 
 def _refuse_unknown(job: Details) -> None:
     """A mistyped argument must not be ignored: a job without its time would fire at once."""
-    known = NewJob.__annotations__
-    for name in job:
+    refuse_unknown(job, NewJob.__annotations__, "a job", {"at": "run_at"})
+
+
+def refuse_unknown(
+    arguments: Iterable[str], known: Collection[str], whose: str, meant: Mapping[str, str] | None = None
+) -> None:
+    """Raise UsageError for the first argument that is not known; `meant` says what some of those stand for."""
+    for name in arguments:
         if name not in known:
-            near = difflib.get_close_matches(name.removesuffix("_s"), known, 1) or (["run_at"] if name == "at" else [])
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"{name} is not an argument of a job; {hint}there are: {', '.join(sorted(known))}")
+            close = [*difflib.get_close_matches(name.removesuffix("_s"), known, 1), *[(meant or {}).get(name, "")]]
+            hint = f"did you mean {close[0]}? " if close[0] else ""
+            raise UsageError(f"{name} is not an argument of {whose}; {hint}there are: {', '.join(sorted(known))}")
 
 
 def _target(job: Details) -> object | None:
@@ -225,5 +246,6 @@ def _chunks(jobs: Iterable[NewJob]) -> Iterable[tuple[list[bytes], bool]]:
         yield chunk, all_have_keys
 
 
-def _seconds(value: Seconds) -> float:
+def seconds(value: Seconds) -> float:
+    """A duration as the API takes it."""
     return value.total_seconds() if isinstance(value, timedelta) else value

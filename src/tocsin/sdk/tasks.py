@@ -26,7 +26,7 @@ log = logging.getLogger("tocsin.worker")
 Handler = Callable[..., Any]
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_HANDLERS = 1000
 
 
@@ -52,9 +52,13 @@ class Tasks:
     def names(self) -> list[str]:
         return list(self._tasks)
 
+    @property
+    def all(self) -> list[Task]:
+        return list(self._tasks.values())
+
     def register(self, name: str, handler: Handler) -> None:
         """Make `handler(payload)` or `handler(payload, ctx)` known as `name`."""
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise UsageError(f"not a handler's name: {name!r}; letters, digits, '.', '_', '-', at most 128")
         if name in self._tasks:
             raise UsageError(f"the handler {name!r} is registered twice")

@@ -5,6 +5,9 @@
     @worker.task("billing.generate_invoices")
     async def generate_invoices(payload, ctx): ...
 
+    @worker.cron("0 2 * * *", time_zone="Asia/Kolkata")
+    async def close_the_books(payload): ...         # and a schedule that has it run every night
+
     worker.run()                # until SIGTERM or SIGINT; or `await worker.serve()` inside a program of your own
 
 Handlers are idempotent under `ctx.idempotency_key`: a job runs at least once. An `async def` handler runs on the event
@@ -12,8 +15,9 @@ loop, any other in a thread. A handler ends its attempt by returning (a small JS
 `tocsin.Retry(after=30)` or `tocsin.Fatal("reason")`, or with any other exception: a retryable failure. The slots are
 long-lived tasks: a context variable that a handler sets is seen by the next handler in that slot.
 
-The machinery is `engine.py`; this module is its face. SIGTERM drains: no new claims, what waits is handed back at once,
-what runs may end within `grace_s` and is then handed back without being charged a try. A second one hands back at once.
+The machinery is `engine.py`, schedules are declared by `declarations.py`; this module is their face. SIGTERM drains: no
+new claims, what waits is handed back at once, what runs may end within `grace_s` and is then handed back without being
+charged a try. A second one hands back at once.
 """
 
 from __future__ import annotations
@@ -25,9 +29,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -36,9 +42,12 @@ from tocsin import wire
 from tocsin.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tocsin.errors import UsageError
 from tocsin.sdk.context import Context
+from tocsin.sdk.declarations import Declaration, Declarations
 from tocsin.sdk.engine import DEFAULT_GRACE_S, DEFAULT_WAIT_S, Engine
 from tocsin.sdk.hand import Hand, Tally
 from tocsin.sdk.http import HttpTransport
+from tocsin.sdk.jobs import Seconds
+from tocsin.sdk.schedules import Declared
 from tocsin.sdk.tasks import HandlerT, Tasks
 from tocsin.sdk.threads import Threads
 from tocsin.sdk.transport import Transport, decode
@@ -127,6 +136,7 @@ class Worker:
         self._url, self._token, self._transport = url, token, transport
         self._hand = Hand()
         self._tasks = Tasks(self._hand.tally, self._clock)
+        self._declarations = Declarations()
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
@@ -143,10 +153,43 @@ class Worker:
 
         return register
 
+    def cron(
+        self, expression: str, *, name: str | None = None, time_zone: str | None = None, **rules: Unpack[Declared]
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Declare a schedule that runs the decorated function at the times of a cron expression, read in `time_zone` (UTC).
+
+        Over or under `@worker.task("name")`, which names the handler; alone, the handler is called like the schedule. The
+        schedule's `name` is the handler's unless given; without either both are `<queue>.<function>`. Its jobs go to `queue` (the
+        worker's first). Also: `payload`, `missed_runs`, `overlap`, `start_at`, `end_at`, `max_runs`, `window`, `may_widen`,
+        `priority`, `retry`, `timeout_s`, `expires_after`, `tags`, `job_name`. The server is told when the worker starts: it makes
+        the schedule, changes it to this, or leaves it as it is; a pause stays. A schedule that is declared no longer stays too,
+        until somebody deletes it.
+        """
+        return self._declare(name, {"cron": expression, "time_zone": time_zone}, rules, "@worker.cron")
+
+    def every(
+        self, interval: Seconds, *, name: str | None = None, anchor: datetime | None = None, **rules: Unpack[Declared]
+    ) -> Callable[[HandlerT], HandlerT]:
+        """The same with an interval of at least a second, in elapsed time; its runs are counted from `anchor`."""
+        return self._declare(name, {"every": interval, "anchor": anchor}, rules, "@worker.every")
+
+    def _declare(
+        self, name: str | None, timing: dict[str, Any], rules: Declared, decorator: str
+    ) -> Callable[[HandlerT], HandlerT]:
+        queue = rules.get("queue", self.queues[0])
+
+        def register(handler: HandlerT) -> HandlerT:
+            if self._engine is not None:
+                raise UsageError("a schedule is declared after the worker was started")
+            self._declarations.add(Declaration(handler, name, queue, timing, rules, decorator))
+            return handler
+
+        return register
+
     @property
     def handlers(self) -> list[str]:
         """The names of the registered handlers."""
-        return self._tasks.names
+        return [*self._tasks.names, *self._declarations.names(self._tasks)]
 
     @property
     def tally(self) -> Tally:
@@ -155,8 +198,8 @@ class Worker:
 
     @property
     def holding(self) -> bool:
-        """Whether any attempt is in hand: waiting, running, or its report not accepted yet."""
-        return len(self._hand) > 0
+        """Whether anything is in hand: an attempt that waits, runs or is not reported yet, or a schedule not declared yet."""
+        return len(self._hand) > 0 or self._declarations.pending > 0
 
     @property
     def connected(self) -> bool:
@@ -176,10 +219,12 @@ class Worker:
     async def serve(self, *, signals: bool = False) -> None:
         """Work until `stop` (with `signals`, which the main thread alone can have: or SIGTERM, SIGINT).
 
-        Raises `Refused` if the server will not let this worker claim, and never because the server is away.
+        Raises `Refused` if the server will not let this worker claim, or declines a schedule that it declares, and never
+        because the server is away.
         """
         if self._engine is not None:
             raise UsageError("this worker is running, or has run: make a new one")
+        self._declarations.settle(self._tasks)
         if not self._tasks.names:
             raise UsageError("the worker has no handlers; register one with @worker.task('name')")
         transport = self._transport or HttpTransport(self._url, self._token)
@@ -207,9 +252,15 @@ class Worker:
         )
         if self._stop_asked:
             engine.stop()
+        declaring = asyncio.create_task(
+            self._declarations.declare(transport, self._clock, self._entropy), name="tocsin-declarations"
+        )
+        declaring.add_done_callback(self._declared)
         try:
             await engine.run()
         finally:
+            declaring.cancel()
+            await asyncio.wait([declaring])
             for number in installed:
                 self._loop.remove_signal_handler(number)
             threads.close()
@@ -217,6 +268,17 @@ class Worker:
                 await transport.close()
             self._ended.set()
             log.info("worker %s has ended: %s", self.name, self.tally)
+        if not declaring.cancelled():
+            declaring.result()
+
+    def _declared(self, declaring: asyncio.Task[None]) -> None:
+        """A schedule that is declined ends the worker: what runs may end, as at any other stop."""
+        self._declarations.let_go()
+        if declaring.cancelled() or (error := declaring.exception()) is None:
+            return
+        log.error("the worker ends: %s", error)
+        assert self._engine is not None
+        self._engine.stop()
 
     async def stop(self, *, now: bool = False) -> None:
         """Drain, and return when the worker has ended. A second call, or `now`, hands running jobs back at once."""

@@ -229,7 +229,11 @@ class Parked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """What a list of jobs must match; `None` matches all. `tags` are all required."""
+    """What a list of jobs must match; `None` matches all. `tags` are all required.
+
+    `created_*` are found by the time in the IDs, which for a schedule's job is its occurrence's instant: so beside those of other
+    jobs only such are listed of which both are in the range. A list of one schedule goes by their creation alone.
+    """
 
     tenant: str
     queue: str | None = None
@@ -405,7 +409,8 @@ class JobStore(Protocol):
         ...
 
     async def archive(self, finished_before: int, limit: int) -> int:
-        """Delete up to `limit` jobs that finished before that instant, with their attempts; and dead letters likewise."""
+        """Delete up to `limit` jobs that finished before that instant, with their attempts; and dead letters likewise. Skips that
+        were recorded before it go too, and are not counted."""
         ...
 
     async def sweep_keys(self, limit: int) -> int:

@@ -110,6 +110,8 @@ HOT = {
     "schedules.walk": "SEARCH schedules USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     "schedules.crowd": "SEARCH s USING COVERING INDEX schedules_to_look_at (partition=? AND look_at>? AND look_at<?)",
     "skips.page": "SEARCH skips USING PRIMARY KEY (schedule=? AND (first,reason)<(?,?))",
+    "skips.old_bound": "SEARCH skips USING PRIMARY KEY ((schedule,first,reason)>(?,?,?))",
+    "skips.delete_old": "SEARCH skips USING PRIMARY KEY ((schedule,first,reason)>(?,?,?) AND (schedule,first,reason)<(?,?,?))",
     "skips.delete": "SEARCH skips USING PRIMARY KEY (schedule=?)",
     "occurrences.known": "SEARCH o USING PRIMARY KEY (schedule=? AND job=?)",
     "occurrences.ids": "SEARCH occurrences USING PRIMARY KEY (schedule=? AND job<?)",

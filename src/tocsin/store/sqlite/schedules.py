@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from tocsin.clock import Clock
 from tocsin.model.job import JobState
 from tocsin.store.schedules import Move, Moved, ScheduleFilter, ScheduleRow, SkipRow
 from tocsin.store.sqlite import schedulereads as reads
 from tocsin.store.sqlite.move import Answer, add_skips, move
+from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.reads import Readers
 from tocsin.store.sqlite.recent import SOON_MS, Recent
 from tocsin.store.sqlite.requests import Kind
@@ -18,6 +20,8 @@ from tocsin.wire import ScheduleStatus
 # A move is a fire, a new job and a row, so it is served with the fires.
 MOVE: Kind[Move, Answer] = Kind("move", 2, move, (Moved.REFUSED, ()), 200_000, batch=250, weight=4)
 SKIP: Kind[SkipRow, None] = Kind("skip", 2, add_skips, None, 100_000)
+
+_PLACE = itemgetter(0)
 
 
 class SqliteSchedules:
@@ -31,7 +35,11 @@ class SqliteSchedules:
         for one in moves:
             for change in one.changes:
                 self._recent.change(change)
-        answers = await self._writer.submit(MOVE, moves)
+        # By number, so that neighbours share pages: in random order a move costs more than twice as much. Of one schedule's the
+        # order stays.
+        order = sorted(range(len(moves)), key=[number_of(one.schedule_id) for one in moves].__getitem__)
+        sorted_answers = await self._writer.submit(MOVE, [moves[at] for at in order])
+        answers = [answer for _, answer in sorted(zip(order, sorted_answers, strict=True), key=_PLACE)]
         soon, add = self._clock.now_ms() + SOON_MS, self._recent.add
         for one, (moved, there) in zip(moves, answers, strict=True):
             if moved is Moved.WON:

@@ -1,4 +1,4 @@
-"""Upkeep in the writer's slack: void timers, finished jobs past their retention, expired idempotency keys.
+"""Upkeep in the writer's slack: void timers, finished jobs and skips past their retention, expired idempotency keys.
 
 Each of these walks its table in key order, in small slices between other people's commits, and remembers where it was, so
 that what must stay is not read again at every call. A crash leaves the slices that were committed; a restart walks anew.
@@ -28,8 +28,15 @@ _DELETE_FINISHED = block("upkeep", "delete_finished")
 _DELETE_ATTEMPTS = block("upkeep", "delete_attempts")
 _DELETE_BODIES = block("upkeep", "delete_bodies")
 _DELETE_JOBS = block("jobs", "delete")
+_SKIPS_BOUND = block("skips", "old_bound")
+_DELETE_SKIPS = block("skips", "delete_old")
 _DEAD = msgspec.json.Decoder(list[tuple[int, str]])
 _FINISHED = msgspec.json.Decoder(list[tuple[int, str, int]])
+
+_SkipKey = tuple[int, int, str]
+_LEAST = -(2**63)
+_FIRST_SKIP: _SkipKey = (_LEAST, _LEAST, "")
+_LAST_SKIP: _SkipKey = (2**63 - 1, 2**63 - 1, "~")
 
 
 def _run(work: Work, slices: Sequence[Callable[[Work], Any]]) -> list[Any]:
@@ -46,6 +53,7 @@ class Upkeep:
         self._writer = writer
         self._finished_after = ""
         self._keys_after = 0
+        self._skips_after: _SkipKey = _FIRST_SKIP
         self._void_after: dict[tuple[int, TimerKind], tuple[int, timers.Key]] = {}
 
     async def sweep_void(self, partition: int, kind: TimerKind, last_bucket: int, limit: int) -> int:
@@ -66,7 +74,8 @@ class Upkeep:
         return deleted
 
     async def archive(self, finished_before: int, limit: int) -> int:
-        """Delete up to `limit` jobs that finished before, and dead letters likewise; looks at 20,000 finished ones."""
+        """Delete up to `limit` jobs that finished before, and dead letters likewise; looks at 20,000 finished ones, and at as
+        many skips."""
         deleted, begun_at, slices = 0, self._finished_after, 0
         while deleted < limit and slices < MOST_SLICES:
             rows, slices = min(SLICE_ROWS, limit - deleted), slices + 1
@@ -83,7 +92,15 @@ class Upkeep:
             deleted += gone
             if gone < rows:
                 break
+        await self._archive_skips(finished_before)
         return deleted
+
+    async def _archive_skips(self, recorded_before: int) -> None:
+        for _ in range(MOST_SLICES):
+            after: _SkipKey | None = await self._slice(_archive_skips, recorded_before, self._skips_after, SLICE_ROWS)
+            self._skips_after = after or _FIRST_SKIP
+            if after is None:
+                return
 
     async def sweep_keys(self, limit: int) -> int:
         """Delete up to `limit` expired idempotency records whose job has ended; looks at 20,000."""
@@ -114,6 +131,12 @@ def _archive_dead(work: Work, before: int, rows: int) -> int:
     old = _DEAD.decode(work.row(_OLD_DEAD, before, rows)[0])
     _delete(work, old, _DELETE_JOBS)
     return len(old)
+
+
+def _archive_skips(work: Work, before: int, after: _SkipKey, rows: int) -> _SkipKey | None:
+    bound: _SkipKey | None = work.row(_SKIPS_BOUND, *after, rows - 1)
+    work.write(_DELETE_SKIPS, before, *after, *(bound or _LAST_SKIP))
+    return bound
 
 
 def _delete(work: Work, jobs: list[tuple[int, str]], row: str) -> None:

@@ -266,7 +266,8 @@ class Writer:
             self._work.undo()
             if len(items) == 1:
                 self.refused_items += 1
-                name = getattr(items[0], "job_id", "an item")  # no more than its name: the rest may be secret
+                # No more than its name: the rest may be secret.
+                name = getattr(items[0], "job_id", None) or getattr(items[0], "schedule_id", "an item")
                 log.error("%s of %a cannot be written and is refused (%s)", kind.name, name, exc)
                 return [StoreError(f"the store refused it: {exc}")] if kind.refused is RAISES else [kind.refused]
         half = len(items) // 2

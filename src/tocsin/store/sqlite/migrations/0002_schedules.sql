@@ -13,7 +13,7 @@ CREATE TABLE schedules (
     serial    INTEGER NOT NULL,
     status    INTEGER NOT NULL,
     look_at   INTEGER,
-    spec_hash INTEGER NOT NULL,
+    spec_crc  INTEGER NOT NULL,
     state     TEXT    NOT NULL,
     UNIQUE (tenant_id, name),
     CONSTRAINT serial_from_one CHECK (serial >= 1),

@@ -6,7 +6,7 @@ json_array(s.id, s.tenant_id, s.name, s.revision, s.serial, s.status, s.look_at,
 -- name: look
 -- ?1 numbers. What the careful path judges by; serial 0: there is none.
 SELECT json_group_array(json_array(
-    coalesce(s.serial, 0), coalesce(s.id, ''), coalesce(s.revision, 0), coalesce(s.status, 0), coalesce(s.spec_hash, 0)))
+    coalesce(s.serial, 0), coalesce(s.id, ''), coalesce(s.revision, 0), coalesce(s.status, 0), coalesce(s.spec_crc, 0)))
 FROM json_each(?1) AS asked
 LEFT JOIN schedules AS s ON s.number = asked.value;
 
@@ -19,24 +19,24 @@ CROSS JOIN schedules AS s ON s.tenant_id = asked.tenant_id AND s.name = asked.na
 
 -- name: step
 -- An ordinary step: nothing but the row's serial, look_at and state changes. Each row: number, serial as it was read, revision,
--- status, spec_hash, look_at, state. (Python counts the rows of a statement that begins with UPDATE only, not with WITH.)
+-- status, spec_crc, look_at, state. (Python counts the rows of a statement that begins with UPDATE only, not with WITH.)
 UPDATE schedules SET serial = told.serial + 1, look_at = told.look_at, state = told.state
 FROM (
-    WITH told (number, serial, revision, status, spec_hash, look_at, state) AS (
+    WITH told (number, serial, revision, status, spec_crc, look_at, state) AS (
         VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7})]]
     )
-    SELECT number, serial, revision, status, spec_hash, look_at, state FROM told
+    SELECT number, serial, revision, status, spec_crc, look_at, state FROM told
 ) AS told
 WHERE schedules.number = told.number AND schedules.serial = told.serial AND schedules.revision = told.revision
-    AND schedules.status = told.status AND schedules.spec_hash = told.spec_hash;
+    AND schedules.status = told.status AND schedules.spec_crc = told.spec_crc;
 
 -- name: put
 -- Whole rows that were looked at; each row: number, ID, partition, tenant_id, name, revision, serial, status, look_at,
--- spec_hash, state.
-INSERT INTO schedules (number, id, partition, tenant_id, name, revision, serial, status, look_at, spec_hash, state)
+-- spec_crc, state.
+INSERT INTO schedules (number, id, partition, tenant_id, name, revision, serial, status, look_at, spec_crc, state)
 VALUES [[({1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11})]]
 ON CONFLICT (number) DO UPDATE SET revision = excluded.revision, serial = excluded.serial, status = excluded.status,
-    look_at = excluded.look_at, spec_hash = excluded.spec_hash, state = excluded.state;
+    look_at = excluded.look_at, spec_crc = excluded.spec_crc, state = excluded.state;
 
 -- name: put_specs
 INSERT INTO specs (number, spec) VALUES [[({1}, {2})]]

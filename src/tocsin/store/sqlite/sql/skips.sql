@@ -1,4 +1,4 @@
--- Skips (move.py, schedules.py), by the primary key (schedule, first, reason).
+-- Skips (move.py, schedulereads.py, upkeep.py), by the primary key (schedule, first, reason).
 
 -- name: put
 -- each row: schedule, first, reason, last, count, recorded_at, detail. Of a schedule that is gone nothing is kept.
@@ -24,3 +24,16 @@ FROM (
     ORDER BY first DESC, reason DESC
     LIMIT ?5
 );
+
+-- name: old_bound
+-- ?1-?3 the key to go on from, ?4 rows to pass over: where this slice ends
+SELECT schedule, first, reason
+FROM skips
+WHERE (schedule, first, reason) > (?1, ?2, ?3)
+ORDER BY schedule, first, reason
+LIMIT 1 OFFSET ?4;
+
+-- name: delete_old
+-- ?1 recorded before this instant, ?2-?4 after this key, ?5-?7 up to this one
+DELETE FROM skips
+WHERE (schedule, first, reason) > (?2, ?3, ?4) AND (schedule, first, reason) <= (?5, ?6, ?7) AND recorded_at < ?1;
