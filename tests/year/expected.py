@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from tests.year.almanac import CATCH_UP, Entry
 
 
-class Skipped(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Skipped:
     """A range of occurrences that do not run."""
 
     first: int
@@ -46,16 +46,13 @@ class Expected:
         """The next instant at which any schedule is due."""
         return self._queue[0][0]
 
-    def due(self, until: int) -> int:
-        """Somebody has looked at all that was due up to that instant, none of it later than its successor; how many ran."""
-        count = 0
+    def due(self, until: int) -> None:
+        """Somebody has looked at all that was due up to that instant, none of it later than its successor."""
         while self._queue[0][0] <= until:
             at, number = heappop(self._queue)
             course = self.courses[number]
             course.runs.append(at)
             self._go_on(number, at)
-            count += 1
-        return count
 
     def outage(self, until: int, undecided: Collection[str]) -> None:
         """Nobody has looked from the next instant on, up to now. Of the schedules that are due at the very instant at which the

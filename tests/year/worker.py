@@ -26,7 +26,7 @@ class Worker:
         self._held: list[wire.ClaimedJob] = []
         self._jobs: dict[tuple[str, int], str] = {}
         self.ran: dict[str, list[int]] = defaultdict(list)
-        self.refused = 0
+        self.completed = self.refused = 0
 
     async def work(self) -> bool:
         """Claim what there is and complete it; whether there was anything. Raises what the server raises, and goes on next time."""
@@ -55,3 +55,4 @@ class Worker:
         first = self._jobs.setdefault((job.schedule_id, at), job.job_id)
         assert first == job.job_id, f"{job.run_at} of {job.schedule_id} had two jobs: {first}, {job.job_id}"
         self.ran[job.schedule_id].append(at)
+        self.completed += 1

@@ -201,6 +201,7 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
     return Plan(timing_of(spec.rule, zones), spec.start_at, spec.end_at)
 
 
+@lru_cache(maxsize=64)
 def older(one: str, other: str) -> bool:
     """Whether a version of the zone data (`2026.1`) is older than another."""
     return _numbers(one) < _numbers(other)
