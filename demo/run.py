@@ -160,6 +160,7 @@ def survives_a_kill(story: Story) -> None:
     counts = Counter(each["job"] for each in story.ran() if each["job"] in accepted)
     story.expect(len(counts) == WAITING, f"none was lost: {len(counts)} of {WAITING} ran")
     story.expect(all(count == 1 for count in counts.values()), "none ran twice")
+    story.expect(unfinished(server) == 0, "none is left unfinished")
     statuses = Counter(story.status(job) for job in list(accepted)[:20])
     story.expect(statuses == {"SUCCEEDED": 20}, "those looked at are SUCCEEDED")
     lates = sorted(lateness(server, job) for job in accepted)
@@ -195,7 +196,7 @@ def ran_on_schedule(story: Story) -> None:
         wait_until(lambda: bool(ended(story.server, cron)), "the cron schedule to run", 75)
     minutes = ended(story.server, cron)
     story.expect(
-        all(each["status"] == "SUCCEEDED" and each["occurrence_at"].endswith(":00Z") for each in minutes),
+        all(each["occurrence_at"].endswith(":00Z") for each in minutes),
         f"the cron schedule ran at {' and '.join(each['occurrence_at'][11:] for each in reversed(minutes))}",
     )
     story.expect(len({each["occurrence_at"] for each in minutes}) == len(minutes), "once each")
@@ -235,9 +236,9 @@ def going_on(server: Server, schedule: str) -> list[dict[str, Any]]:
 
 
 def ended(server: Server, schedule: str) -> list[dict[str, Any]]:
-    """A schedule's finished jobs, newest first."""
+    """A schedule's jobs that ran to their end, newest first."""
     jobs = server.call("GET", f"{schedule}/jobs?limit=200")["items"]
-    return [each for each in jobs if each["finished_at"] is not None]
+    return [each for each in jobs if each["status"] == "SUCCEEDED"]
 
 
 def task(handler: str) -> dict[str, str]:
@@ -246,9 +247,11 @@ def task(handler: str) -> dict[str, str]:
 
 
 def unfinished(server: Server) -> int:
-    """How many jobs of the queue are neither finished nor dead."""
-    stats = server.call("GET", f"/v1/queues/{QUEUE}")["stats"]
-    return sum(stats[name] for name in ("scheduled", "ready", "running", "retrying"))
+    """How many jobs of the queue (at most 200 in each state) are neither finished nor dead. Read from the jobs themselves: a
+    queue's figures may be behind for a minute after a start."""
+    states = ("SCHEDULED", "QUEUED", "RUNNING", "RETRYING")
+    lists = [server.call("GET", f"/v1/jobs?queue={QUEUE}&status={state}&limit=200")["items"] for state in states]
+    return sum(map(len, lists))
 
 
 def lateness(server: Server, job_id: str) -> float:

@@ -1,5 +1,7 @@
 """The course of a schedule over the API: it runs, is paused and resumed, leaves runs out, runs beside its course and in arrears."""
 
+import asyncio
+
 import pytest
 
 from tests.api.schedules import HOUR_S, HOURLY, TEMPLATE, schedule
@@ -159,6 +161,14 @@ async def test_a_repeated_trigger_is_the_same_job_also_after_its_end(server):
     assert (await kept.act("trigger", {"payload": 2}, headers=KEY)).status == 409
     assert (await kept.act("trigger", headers=KEY)).status == 409
     assert await server.claim() == []
+
+
+async def test_of_many_parallel_triggers_with_one_key_one_makes_the_job(server):
+    kept = await schedule(server)
+    replies = await asyncio.gather(*(kept.act("trigger", headers=KEY) for _ in range(20)))
+    assert sorted(reply.status for reply in replies) == [200] * 19 + [201]
+    assert len({reply.json["job_id"] for reply in replies}) == 1
+    assert len(await server.claim()) == 1
 
 
 async def test_a_key_means_one_thing_whatever_it_was_used_for_first(server):

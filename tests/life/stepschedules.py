@@ -155,12 +155,17 @@ class StepSchedules:
         found = sorted((row for row in self._rows() if matches(row)), key=lambda row: row.schedule_id, reverse=True)
         return found[:limit]
 
-    async def overdue(self, partition: int, before: int, limit: int) -> list[ScheduleRow]:
-        def matches(row: ScheduleRow) -> bool:
-            return row.look_at is not None and row.look_at < before and self._partition(row.schedule_id) == partition
-
-        await self._pay_where(lambda _, schedule_id: self._partition(schedule_id) == partition)
-        return sorted((row for row in self._rows() if matches(row)), key=lambda row: row.look_at or 0)[:limit]
+    async def overdue(self, partitions: Sequence[int], before: int, limit: int) -> list[ScheduleRow]:
+        await self._pay_where(lambda _, schedule_id: self._partition(schedule_id) in partitions)
+        found: list[ScheduleRow] = []
+        for partition in partitions:
+            rows = [
+                row
+                for row in self._rows()
+                if row.look_at is not None and row.look_at < before and self._partition(row.schedule_id) == partition
+            ]
+            found += sorted(rows, key=lambda row: row.look_at or 0)[:limit]
+        return found
 
     async def walk(self, partition: int, after: str, limit: int) -> list[ScheduleRow]:
         await self._pay_where(lambda _, schedule_id: self._partition(schedule_id) == partition)

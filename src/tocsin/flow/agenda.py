@@ -24,11 +24,13 @@ from tocsin.model.recurrence import Look, Step, begin, needs_look
 from tocsin.model.schedule import Plan, Rule, Spec, State, decode_spec, decode_state, encode, plan_of
 from tocsin.model.timing import IntervalTiming
 from tocsin.model.zones import UnknownZone, Zones
-from tocsin.store.schedules import Move, ScheduleRow, ScheduleStore
+from tocsin.store.schedules import Move, Moved, ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
 from tocsin.wire import JobTemplate, TaskTarget
 
 MOST = 100_000
+# What goes wrong when one schedule's numbers are absurd.
+FAULTS = (ArithmeticError, LookupError, ValueError, AssertionError)
 UNREADABLE = Spec(
     rule=Rule(every_ms=1000),
     job=JobTemplate(queue="unreadable", target=TaskTarget(handler="unreadable")),
@@ -68,7 +70,10 @@ class Agenda:
             spec, state = decode_spec(row.spec), decode_state(row.state)
         except msgspec.DecodeError as error:
             raise Broken(f"its row is damaged ({error}): define the schedule anew") from error
-        return Entry(row, spec, state, self.plan(spec))
+        try:
+            return Entry(row, spec, state, self.plan(spec).but(state.decided))
+        except FAULTS as error:
+            raise Broken(f"its row is damaged ({error!r}): define the schedule anew") from error
 
     def remains(self, row: ScheduleRow) -> Entry:
         """What is left of a row that cannot be computed, to be mended or deleted; UNREADABLE stands for a spec that cannot be read."""
@@ -108,10 +113,10 @@ class Agenda:
         row = entry.row
         return begin(row.schedule_id, row.revision, row.status, entry.spec, entry.state, entry.plan, look, self.zones)
 
-    async def looks(self, entries: Sequence[Entry], *, careful: bool = False) -> list[Look]:
+    async def looks(self, entries: Sequence[Entry]) -> list[Look]:
         """What is going on, as far as decisions about these schedules depend on it. The rows were read before this, so what they
         know of is either going on or has ended."""
-        wanted = [entry.row.schedule_id for entry in entries if careful or needs_look(entry.spec, entry.state)]
+        wanted = [entry.row.schedule_id for entry in entries if needs_look(entry.spec, entry.state)]
         going = await self._store.going(wanted) if wanted else {}
         limits = {tenant: await self._quotas.limits_of(tenant) for tenant in {entry.row.tenant for entry in entries}}
         over = {tenant: self._tally.waiting(tenant) > limit.waiting_jobs for tenant, limit in limits.items()}
@@ -131,5 +136,6 @@ class Agenda:
         state = self.remains(row).state
         state = structs.replace(state, broken=reason, next_at=None, job_id=None, fire_at=None, owing=False)
         after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=encode(state))
-        await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
-        log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")
+        (won,) = await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
+        if won is Moved.WON:
+            log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")

@@ -17,7 +17,7 @@ from tocsin.flow.admit import invalid, merged_policy
 from tocsin.flow.change import unmasked
 from tocsin.model.cron import CronError
 from tocsin.model.job import Retrying
-from tocsin.model.schedule import UTC, Rule, Spec, cron_of, encode
+from tocsin.model.schedule import UTC, Rule, Spec, cron_of
 from tocsin.model.zones import UnknownZone, Zones
 
 Kept = TypeVar("Kept")
@@ -104,7 +104,7 @@ def patched(body: wire.SchedulePatch, old: Spec) -> wire.SchedulePut:
 
 def same(one: Spec, other: Spec) -> bool:
     """Whether two definitions ask for the same. Payloads are compared as JSON values, not as texts."""
-    return one == other or _plain(one) == _plain(other)
+    return one == other or (_bare(one) == _bare(other) and _value(one) == _value(other))
 
 
 def pause_of(body: wire.SchedulePut | wire.SchedulePatch, now: int, *, paused: bool) -> PauseWish:
@@ -149,12 +149,15 @@ def _every_s(spec: Spec) -> float | None:
     return None if spec.rule.every_ms is None else spec.rule.every_ms / 1000
 
 
-def _plain(spec: Spec) -> object:
-    """A definition for comparison: numbers stay as they were written, so that 1, 1.0 and true are three things."""
-    payload = json.loads(bytes(spec.job.payload), parse_float=_written, parse_int=_written)
-    rest = structs.replace(spec, job=structs.replace(spec.job, payload=Raw(b"null")))
-    return json.dumps([json.loads(encode(rest)), payload], sort_keys=True)
+def _bare(spec: Spec) -> Spec:
+    return structs.replace(spec, job=structs.replace(spec.job, payload=Raw(b"null")))
 
 
-def _written(number: str) -> list[str]:
-    return [number]  # as a list, because a number is not the text of it
+def _value(spec: Spec) -> object:
+    """A payload for comparison: numbers stay as they were written, so that 1, 1.0, "1" and true are four things."""
+    return json.loads(bytes(spec.job.payload), parse_float=_Number, parse_int=_Number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    text: str

@@ -15,15 +15,15 @@ from msgspec import UNSET
 from tocsin import wire
 from tocsin.clock import Clock, Entropy
 from tocsin.errors import Refused
-from tocsin.flow.admit import line_of, merged_policy
-from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
+from tocsin.flow.admit import invalid, line_of
+from tocsin.flow.agenda import FAULTS, NEVER, UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.asked import PauseWish, patched, pause_of, same, spec_of
-from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at
+from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at, policy_of
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.model.ids import new_schedule_id
 from tocsin.model.job import PRIORITY, JobState, Status
-from tocsin.model.recurrence import Look, Step, begin
+from tocsin.model.recurrence import RETIMED, Look, Step, begin
 from tocsin.model.schedule import Spec, State
 from tocsin.store.port import Change, JobStore
 from tocsin.store.schedules import Moved, ScheduleRow, ScheduleStore
@@ -96,10 +96,7 @@ class Definer:
             entry, now = self._any_entry(row), self._clock.now_ms()
             waiting = await self._schedules.waiting(schedule_id)
             why = "its schedule was deleted"
-            changes = tuple(
-                Change(before=job, after=replace(job, status=Status.CANCELLED, finished_at=now, last_error=why))
-                for job in waiting
-            )
+            changes = tuple(_cancelled(job, now, why) for job in waiting)
             step = self._agenda.begin(entry, Look(now))
             decided = Decided(entry, step, tenant, row.name, {}, more=changes, gone=True)
             if (await self._mover.write([decided]))[0] is Moved.WON:
@@ -114,18 +111,27 @@ class Definer:
         now = self._clock.now_ms()
         spec, wish = spec_of(body, self._agenda.zones, now, None), pause_of(body, now, paused=False)
         schedule_id = new_schedule_id(now, self._entropy, tenant, name)
-        state = State(created_at=now, updated_at=now)
+        state = State(created_at=now, updated_at=now, passed_at=now)
         plan, zones = self._agenda.plan(spec), self._agenda.zones
         step = begin(schedule_id, 1, "active", spec, state, plan, Look(now), zones)
         step.ahead(plan.next(now))
         _pause(step, wish)
         decided = Decided(None, step, tenant, name, {})
+        return decided.row if await self._won(decided) else None
+
+    async def _won(self, decided: Decided) -> bool:
+        """Write a definition; False: somebody else was first. Refused where no store can hold it."""
         (won,) = await self._mover.write([decided])
-        return decided.row if won is Moved.WON else None
+        if won is Moved.REFUSED:
+            raise invalid("", "a number in this schedule is too large or too small to be stored")
+        return won is Moved.WON
 
     async def _edit(self, row: ScheduleRow, body: SchedulePut | SchedulePatch) -> ScheduleRow | None:
         """Change a schedule; its row as it then is, or None where somebody else was first."""
         entry = self._any_entry(row)
+        if entry.plan is NEVER and row.status != "broken":
+            await self._agenda.break_off(row, "its row is damaged or cannot be computed: define the schedule anew")
+            return None
         if isinstance(body, SchedulePatch):
             if row.status == "broken" and entry.spec is UNREADABLE:
                 detail = "its definition cannot be read; PUT the whole definition by its name"
@@ -138,66 +144,86 @@ class Definer:
         wish = pause_of(body, now, paused=_is_paused(entry, now))
         if same(spec, entry.spec) and not _wanted(entry, wish, now) and row.status != "broken":
             return row
-        if await self.settle(entry):
+        if row.status != "broken" and await self.settle(entry):
             return None
-        ahead = await self._ahead(entry)
         (look,) = await self._agenda.looks([entry])
         step = self._agenda.begin(entry, look)
         step.revision += 1
         step.state.updated_at = now
-        more = await self._redefine(step, entry, spec, ahead)
-        _pause(step, wish)
+        if row.status == "broken":
+            more = await self._mend(step, spec)
+            _pause(step, wish)
+        else:
+            ahead = await self._ahead(entry)
+            self._redefine(step, spec)
+            _pause(step, wish)
+            more = await self._in_place(step, entry.spec, ahead)
         decided = Decided(entry, step, row.tenant, row.name, {}, more=more)
-        (won,) = await self._mover.write([decided])
-        return decided.row if won is Moved.WON else None
+        return decided.row if await self._won(decided) else None
 
     async def settle(self, entry: Entry) -> bool:
-        """Whether the occurrence ahead was due already: then it is decided about now, by the definition that it was made by, and the
-        caller reads again."""
-        ahead = await self._ahead(entry)
-        if ahead is None or ahead.status is not Status.SCHEDULED or ahead.due_at > self._clock.now_ms():
-            return False
+        """Whether something was due already: then it is decided about now, by the definition that it was made by, and the caller
+        reads again."""
+        ahead, owing = await self._ahead(entry), entry.state.owing
+        if ahead is not None:
+            owing = False
+            if ahead.status is not Status.SCHEDULED or ahead.due_at > self._clock.now_ms():
+                return False
         (look,) = await self._agenda.looks([entry])
         step = self._agenda.begin(entry, look)
-        step.fire_ahead()
+        try:
+            if ahead is not None:
+                step.fire_ahead()
+            elif owing and not step.outdated:
+                step.pay()
+            else:
+                return False
+        except FAULTS as error:
+            await self._agenda.break_off(entry.row, f"its next occurrence cannot be computed ({error}): define it anew")
+            return True
         await self._mover.write([Decided(entry, step, entry.row.tenant, entry.row.name, {})])
         return True
 
     async def _ahead(self, entry: Entry) -> JobState | None:
         return None if entry.state.job_id is None else (await self._jobs.states([entry.state.job_id]))[0]
 
-    async def _redefine(self, step: Step, entry: Entry, spec: Spec, ahead: JobState | None) -> tuple[Change, ...]:
-        """Put a new definition in the place of the old one; the changes of the job of the occurrence ahead, if that stays."""
-        old, broken = entry.spec, step.status == "broken"
+    def _redefine(self, step: Step, spec: Spec) -> None:
+        """Put a new definition in the place of the old one."""
+        old = step.spec
         step.end_pause()
-        step.spec, step.plan = spec if not same(spec, old) else old, self._agenda.plan(spec)
-        if broken:
-            step.status, step.state.broken = "active", None
-        if broken or (spec.rule, spec.start_at, spec.end_at, spec.max_runs) != (
+        if (spec.rule, spec.start_at, spec.end_at, spec.max_runs) != (
             old.rule,
             old.start_at,
             old.end_at,
             old.max_runs,
         ):
-            step.retime()
-        stays = ahead is not None and step.state.job_id == ahead.job_id and ahead.status is Status.SCHEDULED
-        if not stays or step.spec is old or spec.job == old.job or ahead is None:
-            return ()
-        if (step.state.next_at or 0) <= step.look.now:
-            return ()  # due, but inside its window: it fires as it was
-        return (Change(before=ahead, after=await self._in_place(step, ahead), timer=True),)
+            step.retime(spec, self._agenda.plan(spec))
+        elif not same(spec, old):
+            step.spec = spec
 
-    async def _in_place(self, step: Step, job: JobState) -> JobState:
-        """The job of the occurrence ahead, made of the new template."""
-        template, at = step.spec.job, step.state.next_at or 0
-        tenant = job.line.tenant
-        retry = merged_policy(template.retry, retrying_of(await self._queues.get(tenant, template.queue)))
-        fire_at = at + step.spread_in_ms(job.job_id, at)
-        step.state.fire_at = fire_at
-        definition = definition_of(template, at, fire_at, retry, step.schedule_id, "schedule", job.created_at)
-        return replace(
-            job,
-            version=job.version + 1,
+    async def _mend(self, step: Step, spec: Spec) -> tuple[Change, ...]:
+        """Put a definition in the place of one that could not be computed. Jobs that still wait were made by nobody knows what; those
+        that are due fire as any job does."""
+        now = step.look.now
+        step.mend(spec, self._agenda.plan(spec))
+        waiting = await self._schedules.waiting(step.schedule_id)
+        return tuple(_cancelled(job, now, RETIMED) for job in waiting if job.due_at > now)
+
+    async def _in_place(self, step: Step, old: Spec, ahead: JobState | None) -> tuple[Change, ...]:
+        """The change of the job of the occurrence ahead, if that stays and is to be made of another template."""
+        state, at = step.state, step.state.next_at
+        if ahead is None or at is None or state.job_id != ahead.job_id or ahead.status is not Status.SCHEDULED:
+            return ()
+        fire_at = at + step.spread_in_ms(ahead.job_id, at)
+        if at <= step.look.now or (step.spec.job == old.job and fire_at == state.fire_at):
+            return ()  # due, but inside its window: it fires as it was
+        state.fire_at = fire_at
+        template, tenant = step.spec.job, ahead.line.tenant
+        retry = policy_of(template, retrying_of(await self._queues.get(tenant, template.queue)))
+        definition = definition_of(template, at, fire_at, retry, step.schedule_id, "schedule", ahead.created_at)
+        after = replace(
+            ahead,
+            version=ahead.version + 1,
             line=line_of(tenant, template.queue, template.timing or PRECISE, template.target),
             priority=PRIORITY[template.priority or "normal"],
             due_at=fire_at,
@@ -205,6 +231,7 @@ class Definer:
             expires_at=expires_at(template, fire_at),
             definition=definition,
         )
+        return (Change(before=ahead, after=after, timer=True),)
 
     def _any_entry(self, row: ScheduleRow) -> Entry:
         """A row made ready; one that cannot be computed any more as far as it goes, so that it can be mended or deleted."""
@@ -212,6 +239,10 @@ class Definer:
             return self._agenda.entry(row)
         except Broken:
             return self._agenda.remains(row)
+
+
+def _cancelled(job: JobState, now: int, why: str) -> Change:
+    return Change(before=job, after=replace(job, status=Status.CANCELLED, finished_at=now, last_error=why))
 
 
 def _is_paused(entry: Entry, now: int) -> bool:

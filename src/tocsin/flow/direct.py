@@ -11,10 +11,10 @@ from msgspec import UNSET, Raw, structs
 from tocsin import wire
 from tocsin.clock import Clock, Entropy, ms_of
 from tocsin.errors import Refused, ServerUnavailable
-from tocsin.flow.admit import invalid, merged_policy
+from tocsin.flow.admit import invalid
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.define import ROUNDS, Definer
-from tocsin.flow.occurrences import Decided, Mover, new_job
+from tocsin.flow.occurrences import Decided, Mover, new_job, policy_of
 from tocsin.flow.park import Parker
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
@@ -69,10 +69,10 @@ class Director:
         now, spec = self._clock.now_ms(), entry.spec
         if body.payload is not UNSET:
             spec = structs.replace(spec, job=structs.replace(spec.job, payload=Raw(bytes(body.payload))))
-        request = self._entropy.bytes(12).hex() if key is None else key
+        request = self._entropy.bytes(12).hex()
         leader = spec.overlap == "replace" or spec.missed.policy == "run_all"
         job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=leader, request=request)
-        retry = merged_policy(spec.job.retry, retrying_of(await self._queues.get(tenant, spec.job.queue)))
+        retry = policy_of(spec.job, retrying_of(await self._queues.get(tenant, spec.job.queue)))
         new = new_job(schedule_id, tenant, spec, Make(job_id, now, now, queued=True, origin="manual"), retry, now)
         if key is not None:
             new = structs.replace(new, key=Key(tenant=tenant, text=key, body_hash=body_hash))
@@ -108,10 +108,7 @@ class Director:
                 raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
             (look,) = await self._agenda.looks([entry])
             step = self._agenda.begin(entry, look)
-            paused = step.status
             step.skip_ahead(None)
-            if paused == "paused" and step.status == "active":
-                step.status = "paused"
             decided = Decided(entry, step, tenant, row.name, {})
             if (await self._mover.write([decided]))[0] is Moved.WON and decided.row is not None:
                 return (await self._presenter.show([decided.row]))[0]

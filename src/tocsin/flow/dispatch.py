@@ -83,7 +83,8 @@ class Dispatcher:
             raise
         again = set(recurred.again)
         await self._near.drop([due for due in dues if due not in again] if again else dues)
-        await self._near.restore(recurred.again)
+        if again:
+            await self._near.restore(recurred.again)
         self._count([*zip(plain, answers, strict=True), *recurred.answers])
         now = self._clock.now_ms()
         for lane, name in LANE_NAME.items():

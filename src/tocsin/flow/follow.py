@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tocsin.clock import Clock
-from tocsin.flow.agenda import Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
 from tocsin.flow.ends import Ends
 from tocsin.flow.occurrences import Decided, Mover
-from tocsin.flow.recur import FAULTS
 from tocsin.store.schedules import Moved, ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
 
@@ -69,8 +68,8 @@ class Follower:
                     step.advance()
                 except FAULTS as error:
                     step = self._agenda.begin(entry, look)
-                    step.state.backlogs = ()
-                    log.error("backlog_dropped", schedule=step.schedule_id, error=repr(error))
+                    step.give_up_backlogs()
+                    log.error("backlogs_dropped", schedule=step.schedule_id, error=repr(error), next="it goes on without")
                 decided.append(Decided(entry, step, entry.row.tenant, entry.row.name, {}))
             answers = await self._mover.write(decided)
             started += sum(won is Moved.WON for won in answers)

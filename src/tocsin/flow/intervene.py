@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from tocsin import telemetry
 from tocsin.clock import Clock
-from tocsin.flow.agenda import Agenda, Broken
+from tocsin.flow.agenda import FAULTS, Agenda, Broken
 from tocsin.flow.occurrences import Decided, Mover
 from tocsin.model.job import JobState, Status
-from tocsin.model.recurrence import Range, Step
+from tocsin.model.recurrence import Step
 from tocsin.store.port import Change
 from tocsin.store.schedules import Moved, ScheduleStore, SkipRow
 
@@ -37,7 +37,11 @@ class Intervener:
         (look,) = await self._agenda.looks([entry])
         step = self._agenda.begin(entry, look)
         if job.definition.origin == "schedule":
-            _take_out(step, job, cancel=after.status is Status.CANCELLED)
+            try:
+                _take_out(step, job, cancel=after.status is Status.CANCELLED)
+            except FAULTS as error:
+                await self._agenda.break_off(row, f"its next occurrence cannot be computed ({error}): define it anew")
+                return None
         change = Change(before=job, after=after, timer=after.status is Status.QUEUED)
         (won,) = await self._mover.write([Decided(entry, step, row.tenant, row.name, {}, more=(change,))])
         return won is Moved.WON
@@ -68,7 +72,8 @@ def _take_out(step: Step, job: JobState, *, cancel: bool) -> None:
         else:
             step.run_ahead_now()
         return
-    step.state.held = tuple(held for held in step.state.held if held.job_id != job.job_id)
     if cancel:
-        step.state.runs -= 1
-        step.skip(Range(at, at, 1, "skipped_by_user", "its job was cancelled"))
+        step.leave_out(at, job.job_id, "skipped_by_user", "its job was cancelled", counted=True)
+        del step.skipped[job.job_id]
+        return
+    step.state.held = tuple(held for held in step.state.held if held.job_id != job.job_id)

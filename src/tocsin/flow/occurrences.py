@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import UNSET
+
 from tocsin import telemetry
 from tocsin.clock import Clock
 from tocsin.errors import ServerUnavailable
-from tocsin.flow.admit import line_of, merged_policy
+from tocsin.flow.admit import line_of
 from tocsin.flow.agenda import Agenda, Entry
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
 from tocsin.model.job import PRIORITY, TERMINAL, Definition, JobState, Retrying, Status, encode_definition
-from tocsin.model.recurrence import RELOOK_MS, Make, Range, Step
+from tocsin.model.recurrence import Make, Range, Step
 from tocsin.model.schedule import Spec, encode
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, Due, JobStore, NewJob
@@ -138,7 +140,7 @@ class Mover:
             job = states.get(job_id)
             if job is None or job.status is not Status.SCHEDULED:
                 return None
-            after = replace(job, version=job.version + 1, due_at=now + RELOOK_MS)
+            after = replace(job, version=job.version + 1, due_at=step.relook_at(job_id))
             changes.append(Change(before=job, after=after, timer=True))
         for job_id in step.released:
             job = states.get(job_id)
@@ -147,15 +149,14 @@ class Mover:
                 changes.append(Change(before=job, after=after, timer=True))
         for job_id in step.stopped:
             job = states.get(job_id)
-            if job is not None and (after_stop := _stopped(job, now)) is not None:
+            if job is None or job.status in TERMINAL:
+                return None  # it has ended since the look, and nobody would tell the one that waits for it
+            if (after_stop := _stopped(job, now)) is not None:
                 changes.append(Change(before=job, after=after_stop))
-                if (
-                    job.attempt == 0
-                    and job.definition.occurrence_at is not None
-                    and job.definition.origin == "schedule"
-                ):
-                    at = job.definition.occurrence_at
+                at = job.definition.occurrence_at
+                if not job.attempt and at is not None and job.definition.origin == "schedule":
                     skips.append(Range(at, at, 1, "overlap", "a later occurrence replaced it before it was started"))
+                    step.left_out["overlap"] += 1
         one.row = None if one.gone else self._row(one)
         return Move(
             schedule_id=step.schedule_id,
@@ -184,7 +185,7 @@ class Mover:
 
     def _new_job(self, one: Decided, make: Make, retries: dict[tuple[str, str], Retrying]) -> NewJob:
         spec = one.step.spec
-        retry = merged_policy(spec.job.retry, retries[one.tenant, spec.job.queue])
+        retry = policy_of(spec.job, retries[one.tenant, spec.job.queue])
         return new_job(one.step.schedule_id, one.tenant, spec, make, retry, one.step.look.now)
 
     async def _tell(self, told: Sequence[tuple[Decided, Move]]) -> None:
@@ -204,13 +205,14 @@ class Mover:
                 (ready if new.queued else later).append(due)
                 self._tally.moved(new.line, None, Status.QUEUED if new.queued else Status.SCHEDULED)
             for change in move.changes:
-                self._count(change)
                 if change.before.status is not Status.RUNNING:  # a worker's attempt stays in the index of leases
                     gone.append(change.before.job_id)
                 if change.timer:
                     (ready if change.after.status is Status.QUEUED else later).append(due_of(change.after))
-            for skip in move.skips:
-                telemetry.SCHEDULE_SKIPS.labels(skip.reason).inc(skip.count)
+            self.count(move.changes)
+            if move.after is not None:
+                for reason, count in one.step.left_out.items():
+                    telemetry.SCHEDULE_SKIPS.labels(reason).inc(count)
         telemetry.CREATED.inc(sum(len(move.jobs) for _, move in told))
         telemetry.FIRED.inc(sum(len(move.fires) for _, move in told))
         if gone:
@@ -220,13 +222,19 @@ class Mover:
         if ready:
             await self._parker.push(ready)
 
-    def _count(self, change: Change) -> None:
-        before, after = change.before, change.after
-        self._tally.moved(after.line, before.status, after.status)
-        if after.status is Status.SKIPPED:
-            telemetry.SKIPPED.inc()
-        elif after.status is Status.CANCELLED:
-            telemetry.CANCELLED.inc()
+    def count(self, changes: Sequence[Change]) -> None:
+        """Jobs have been changed: tell the figures."""
+        for change in changes:
+            before, after = change.before, change.after
+            if before.line == after.line:
+                self._tally.moved(after.line, before.status, after.status)
+            else:
+                self._tally.left(before.line, before.status)
+                self._tally.moved(after.line, None, after.status)
+            if after.status is Status.SKIPPED:
+                telemetry.SKIPPED.inc()
+            elif after.status is Status.CANCELLED:
+                telemetry.CANCELLED.inc()
 
 
 def new_job(schedule_id: str, tenant: str, spec: Spec, make: Make, retry: Retrying, now: int) -> NewJob:
@@ -247,6 +255,23 @@ def new_job(schedule_id: str, tenant: str, spec: Spec, make: Make, retry: Retryi
     )
 
 
+def policy_of(template: JobTemplate, default: Retrying) -> Retrying:
+    """A job's retry policy: what its template asks for, then its queue's. A queue's that has come to contradict the template's, which
+    was checked without it, gives way: an occurrence must not be lost for that."""
+    asked = template.retry
+    if asked is None:
+        return default
+    first_s = default.initial_backoff_s if asked.initial_backoff_s is UNSET else asked.initial_backoff_s
+    longest_s = default.max_backoff_s if asked.max_backoff_s is UNSET else asked.max_backoff_s
+    if first_s > longest_s:
+        first_s, longest_s = (longest_s, longest_s) if asked.initial_backoff_s is UNSET else (first_s, first_s)
+    return Retrying(
+        max_attempts=default.max_attempts if asked.max_attempts is UNSET else asked.max_attempts,
+        initial_backoff_s=first_s,
+        max_backoff_s=longest_s,
+    )
+
+
 def definition_of(
     template: JobTemplate, at: int, fire_at: int, retry: Retrying, schedule_id: str, origin: str, made_at: int
 ) -> Definition:
@@ -262,7 +287,7 @@ def definition_of(
         expires_after_s=template.expires_after_s,
         tags=template.tags or {},
         schedule_id=schedule_id,
-        occurrence_at=at,
+        occurrence_at=None if origin == "manual" else at,
         origin=origin,
         made_at=made_at,
     )

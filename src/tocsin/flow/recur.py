@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from tocsin.clock import Clock
-from tocsin.flow.agenda import Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
 from tocsin.flow.occurrences import Decided, Mover
 from tocsin.model.job import JobState, Status
-from tocsin.model.recurrence import Look, Step
-from tocsin.model.schedule import older
+from tocsin.model.recurrence import Look
 from tocsin.store.port import Change, Due, Fired, JobStore
 from tocsin.store.schedules import Moved, ScheduleStore
 from tocsin.telemetry import log
@@ -26,8 +26,6 @@ from tocsin.telemetry import log
 ROUNDS = 4
 # So many catch-up runs a second: after an outage they must not stand in the way of what is due now.
 CATCH_UP_PER_S = 1_000
-# What goes wrong when one schedule's numbers are absurd.
-FAULTS = (ArithmeticError, LookupError, ValueError, AssertionError)
 
 
 @dataclass(slots=True)
@@ -119,13 +117,13 @@ class Recurer:
     async def _cancel(self, orphans: Sequence[JobState]) -> None:
         """Occurrences whose schedule was deleted while they were written."""
         now, why = self._clock.now_ms(), "its schedule was deleted"
-        if orphans:
-            await self._jobs.change(
-                [
-                    Change(before=job, after=replace(job, status=Status.CANCELLED, finished_at=now, last_error=why))
-                    for job in orphans
-                ]
-            )
+        ends = [
+            Change(before=job, after=replace(job, status=Status.CANCELLED, finished_at=now, last_error=why))
+            for job in orphans
+        ]
+        if ends:
+            won = await self._jobs.change(ends)
+            self._mover.count([change for change, ok in zip(ends, won, strict=True) if ok])
 
     async def _settle(self, cases: Sequence[_Case], done: Recurred) -> list[Due]:
         """Decide and write; answers the members whose write was lost to another."""
@@ -134,11 +132,18 @@ class Recurer:
         answers = await self._mover.write(decided)
         lost: list[Due] = []
         for case, one, won in zip(cases, decided, answers, strict=True):
-            if won is Moved.WON:
-                done.ready += one.fired
-                done.fired += one.fired
-            else:
-                lost.append(case.due)
+            match won:
+                case Moved.WON:
+                    done.ready += one.fired
+                    done.fired += one.fired
+                case Moved.LOST | Moved.STALE:
+                    lost.append(case.due)
+                case Moved.REFUSED:
+                    # No store can hold what it asks for. The schedule stands still; its due job fires as any job does.
+                    await self._agenda.break_off(case.entry.row, "the store cannot hold its next step: define it anew")
+                    lost.append(case.due)
+                case _:
+                    assert_never(won)
         return lost
 
     def _decide(self, case: _Case, look: Look) -> Decided:
@@ -146,14 +151,14 @@ class Recurer:
         step = self._agenda.begin(entry, look)
         try:
             if job_id == step.state.job_id:
-                self._fire_ahead(step, entry)
+                step.fire_ahead()
             elif any(held.job_id == job_id for held in step.state.held):
                 step.advance()
                 if any(held.job_id == job_id for held in step.state.held):
                     step.held.append(job_id)
             else:
                 assert case.job is not None, "what is not ahead was read"
-                step.judge(case.job.definition.occurrence_at or 0, job_id, counted=True)
+                step.judge_straggler(case.job.definition.occurrence_at or 0, job_id, case.job.fire_at)
         except FAULTS as error:
             # One schedule that cannot be computed stops nobody else: its due job fires, and it stands still, visibly.
             step = self._agenda.begin(entry, look)
@@ -163,13 +168,6 @@ class Recurer:
         if any(make.origin == "schedule" and make.job_id != step.state.job_id for make in step.makes):
             self._agenda.catch_up_at = max(self._agenda.catch_up_at, look.now) + 1000 / CATCH_UP_PER_S
         return Decided(entry, step, entry.row.tenant, entry.row.name, {job_id: case.due})
-
-    def _fire_ahead(self, step: Step, entry: Entry) -> None:
-        if entry.spec.rule.zoned and older(self._agenda.zones.version, step.state.zone_data):
-            # A node with newer zone data has computed this one. What we know may be wrong about the next: such a node makes it.
-            step.fire_ahead_owing()
-        else:
-            step.fire_ahead()
 
 
 def _decides(job: JobState, due: Due) -> bool:

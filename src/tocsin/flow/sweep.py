@@ -13,17 +13,16 @@ from dataclasses import dataclass
 
 from tocsin import telemetry
 from tocsin.clock import Clock
-from tocsin.flow.agenda import Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
 from tocsin.flow.follow import Follower
 from tocsin.flow.occurrences import Decided, Mover
-from tocsin.flow.recur import FAULTS
 from tocsin.lease.port import Leases
 from tocsin.model.job import JobState, Status
 from tocsin.model.recurrence import Step
 from tocsin.model.schedule import older
 from tocsin.service import Alarm
 from tocsin.store.port import JobStore
-from tocsin.store.schedules import ScheduleRow, ScheduleStore
+from tocsin.store.schedules import Moved, ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
 from tocsin.wire import ScheduleStatus
 
@@ -122,33 +121,45 @@ class Sweeper(Alarm):
         return Swept(len(rows), mended, more=self._pages > 0)
 
     async def _look(self, rows: Sequence[ScheduleRow]) -> int:
-        """See that these schedules are as they should be; how many were not."""
-        entries = [entry for row in rows if (entry := await self._entry(row)) is not None]
-        waiting = [entry.row for entry in entries if entry.state.held or entry.state.backlogs]
-        mended = await self._follower.go_on(waiting) if waiting else 0
-        moved = {row.schedule_id for row in waiting} if mended else set()
-        entries = [entry for entry in entries if entry.row.schedule_id not in moved]
+        """See that these schedules are as they should be; how many were mended."""
+        entries = await self._moved_on([entry for row in rows if (entry := await self._entry(row)) is not None])
         ahead = [entry.state.job_id or "" for entry in entries]
         jobs = await self._jobs.states(ahead) if any(ahead) else [None] * len(ahead)
         wrong = [
-            (entry, what)
+            (entry, job, what)
             for entry, job in zip(entries, jobs, strict=True)
             if (what := self._wrong_with(entry, job)) is not None
         ]
-        looks = await self._agenda.looks([entry for entry, _ in wrong]) if wrong else []
+        looks = await self._agenda.looks([entry for entry, _, _ in wrong]) if wrong else []
         decided = []
-        for (entry, what), look in zip(wrong, looks, strict=True):
+        for (entry, job, what), look in zip(wrong, looks, strict=True):
             step = self._agenda.begin(entry, look)
             try:
-                _mend(step, what)
+                _mend(step, what, job)
             except FAULTS as error:
                 step = self._agenda.begin(entry, look)
                 step.break_off(f"its next occurrence cannot be computed ({error}): change its timing")
-            telemetry.SCHEDULE_REPAIRS.labels(what).inc()
-            log.warning("schedule_mended", schedule=step.schedule_id, what=what, next_at=step.state.next_at)
             decided.append(Decided(entry, step, entry.row.tenant, entry.row.name, {}))
-        await self._mover.write(decided)
-        return mended + len(wrong)
+        mended = 0
+        for (entry, _, what), one, won in zip(wrong, decided, await self._mover.write(decided), strict=True):
+            if won is Moved.REFUSED:
+                await self._agenda.break_off(entry.row, "the store cannot hold its next step: define it anew")
+            elif won is Moved.WON and (what != "zone data" or one.step.state.next_at != entry.state.next_at):
+                mended += 1
+                telemetry.SCHEDULE_REPAIRS.labels(what).inc()
+                log.warning("schedule_mended", schedule=entry.row.schedule_id, what=what, next_at=one.step.state.next_at)
+        return mended
+
+    async def _moved_on(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Let go on what waits for an end that nobody has told; the schedules as they then are."""
+        waiting = [entry.row for entry in entries if entry.state.held or entry.state.backlogs]
+        if not waiting:
+            return list(entries)
+        await self._follower.go_on(waiting)
+        moved = {row.schedule_id for row in waiting}
+        rows = await self._schedules.get(list(moved))
+        others = [entry for entry in entries if entry.row.schedule_id not in moved]
+        return others + [entry for row in rows if row is not None and (entry := await self._entry(row)) is not None]
 
     async def _entry(self, row: ScheduleRow) -> Entry | None:
         if row.status == "broken":
@@ -166,7 +177,7 @@ class Sweeper(Alarm):
             return None
         zoned, ours = entry.spec.rule.zoned, self._agenda.zones.version
         if zoned and older(ours, state.zone_data):
-            self.outdated = True  # nothing is computed here that a newer node knows better
+            self.outdated = self._newer_seen = True  # nothing is computed here that a newer node knows better
             return None
         if row.status == "paused" and (state.pause_until is None or state.pause_until > now):
             if state.next_at is None:
@@ -186,18 +197,17 @@ class Sweeper(Alarm):
         return None
 
 
-def _mend(step: Step, what: str) -> None:
+def _mend(step: Step, what: str, job: JobState | None) -> None:
     match what:
         case "pause ended":
             step.end_pause()
-        case "owing":
+        case "owing" | "none ahead":
             step.pay()
-        case "none ahead":
-            step.ahead(step.plan.next(step.look.now))
         case "job missing":
             step.make_again()
         case "job moved on":
-            step.lost_ahead()
+            assert job is not None, "one that is missing is made again"
+            step.lost_ahead(job.status)
         case "zone data":
             step.rezone()
         case _:

@@ -48,6 +48,11 @@ class Tally:
         if after not in FINISHED:
             figures.counts[after] += count
 
+    def left(self, line: Line, status: Status) -> None:
+        """A job is not in this line any more, and will be counted in another."""
+        self._queues[line.tenant, line.queue].counts[status] -= 1
+        self._waiting[line.tenant] -= 1
+
     def fired(self, line: Line, count: int) -> None:
         """Jobs fired: they leave RETRYING as far as there are such, else SCHEDULED."""
         counts = self._queues[line.tenant, line.queue].counts

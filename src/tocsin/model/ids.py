@@ -33,7 +33,7 @@ _TAIL = 16
 SCHEDULE_PREFIX = "sch_"
 PLAIN = "0"  # no schedule's job
 OCCURRENCE = "S"  # a schedule's; nothing waits for its end
-LEADER = "L"  # a schedule's; its end may start another
+LEADER = "W"  # a schedule's; its end may start another
 # The three characters that hold the slice: 15 bits, of which the lowest three are random.
 _SLICE_OF = {
     a + b + c: (_DIGIT[a] << 7) | (_DIGIT[b] << 2) | (_DIGIT[c] >> 3)

@@ -1,13 +1,14 @@
 """A schedule: what was asked for (`Spec`), what has been done about it (`State`), and when its occurrences fall (`Plan`).
 
-The cursor of a schedule is the last instant that has been turned into a job. An active schedule has exactly one occurrence ahead,
-as a job that waits for its time; what moves it on, and what becomes of an occurrence that is due, is decided in
-`model.recurrence`. Times are milliseconds since 1970 UTC.
+The cursor of a schedule (`State.passed_at`) is the instant up to which everything is decided: each occurrence until then has
+become a job or a skip. An active schedule has exactly one occurrence ahead of it, as a job that waits for its time; what moves it
+on, and what becomes of an occurrence that is due, is decided in `model.recurrence`. Times are milliseconds since 1970 UTC.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -60,8 +61,8 @@ class Held(Struct, frozen=True, array_like=True):
 class Backlog(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Occurrences that run one after another (`concurrency` at a time): those that were missed, or a backfill.
 
-    What is left lies in (`low`, `high`) by `rule`, which is the schedule's as it was when the backlog began. `going` are the jobs
-    that have been started and have not ended.
+    What is left lies in (`low`, `high`) by `rule`, which is the schedule's as it was when the backlog began; `without` are
+    occurrences in there that are decided. `going` are the jobs that have been started and have not ended.
     """
 
     kind: Literal["schedule", "backfill"]
@@ -72,6 +73,7 @@ class Backlog(Struct, frozen=True, omit_defaults=True, kw_only=True):
     left: int
     newest_first: bool = False
     concurrency: int = 1
+    without: tuple[int, ...] = ()
     going: tuple[str, ...] = ()
 
     @property
@@ -92,10 +94,11 @@ class State(Struct, omit_defaults=True, kw_only=True):
     """What has been done about a schedule.
 
     `next_at` is the instant of the occurrence ahead, `job_id` its job, `fire_at` when that fires (inside its window), `offset_s` the
-    zone's offset there and `zone_data` the version that it was computed with. `passed_at` is the last instant that is decided,
-    `passed_local` the same on the zone's clocks: after a change of the zone's data no local time may come twice. `owing`: the
-    occurrence ahead is still to be computed, by a node with newer zone data. `runs` counts scheduled occurrences that have
-    fired or are sure to. `paused_from` is the first instant that a pause takes out.
+    zone's offset there and `zone_data` the version that it was computed with. `passed_at` is the cursor, `passed_local` the last
+    occurrence that is decided on the zone's clocks: after a change of the zone's data no local time may come twice. `decided` are
+    occurrences later than the cursor that are decided already. `owing`: the occurrence ahead is still to be computed, by a node
+    with newer zone data. `runs` counts scheduled occurrences that have fired or are sure to. `paused_from` is the first occurrence
+    that a pause takes out.
     """
 
     created_at: int
@@ -107,6 +110,7 @@ class State(Struct, omit_defaults=True, kw_only=True):
     zone_data: str = ""
     passed_at: int | None = None
     passed_local: int | None = None
+    decided: tuple[int, ...] = ()
     owing: bool = False
     runs: int = 0
     last_at: int | None = None
@@ -141,27 +145,38 @@ def decode_state(text: str) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When a schedule's occurrences fall, between its start and its end."""
+    """When a schedule's occurrences fall, between its start and its end, but for those that are decided already (`without`)."""
 
     timing: Timing
     start_at: int | None = None
     end_at: int | None = None
+    without: frozenset[int] = frozenset()
 
     def next(self, after: int) -> Run | None:
         """The first occurrence after that instant; None: there is no more."""
         run = self.timing.next(after if self.start_at is None else max(after, self.start_at - 1))
+        while run is not None and run.at in self.without:
+            run = self.timing.next(run.at)
         return None if run is None or (self.end_at is not None and run.at > self.end_at) else run
 
     def last(self, before: int) -> Run | None:
         """The newest occurrence before that instant."""
         run = self.timing.last(before if self.end_at is None else min(before, self.end_at + 1))
+        while run is not None and run.at in self.without:
+            run = self.timing.last(run.at)
         return None if run is None or (self.start_at is not None and run.at < self.start_at) else run
 
     def count(self, after: int, until: int) -> int:
         """How many occurrences lie in (after, until]."""
         low = after if self.start_at is None else max(after, self.start_at - 1)
         high = until if self.end_at is None else min(until, self.end_at)
-        return self.timing.count(low, high) if high > low else 0
+        return self.timing.count(low, high) - sum(low < at <= high for at in self.without) if high > low else 0
+
+    def but(self, decided: Iterable[int]) -> Plan:
+        """The same without these instants, as far as they are occurrences."""
+        whole = replace(self, without=frozenset()) if self.without else self
+        without = frozenset(at for at in decided if (run := whole.next(at - 1)) is not None and run.at == at)
+        return replace(whole, without=without) if without else whole
 
     def newest(self, after: int, until: int, most: int) -> int:
         """An instant so that at most `most` occurrences, the newest, lie in (it, until]; not before `after`. By halving, so that
@@ -176,6 +191,19 @@ class Plan:
             else:
                 low = middle
         return high
+
+    def oldest(self, after: int, until: int, most: int) -> int:
+        """An instant so that at most `most` occurrences, the oldest, lie in (after, it]; not after `until`."""
+        low, high = after, until
+        if self.count(after, high) <= most:
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.count(after, middle) <= most:
+                low = middle
+            else:
+                high = middle
+        return low
 
 
 @lru_cache(maxsize=20_000)

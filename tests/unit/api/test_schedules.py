@@ -435,7 +435,8 @@ async def test_jobs_and_skips_go_on_behind_their_last(desk, http):
 
 async def test_a_trigger_answers_the_job_and_may_have_no_body(desk, http):
     one = f"/v1/schedules/{desk.add_schedule()}:trigger"
-    for body in ([], [{}], [{"payload": None}], [{"payload": {"a": 1}}]):
+    bodies: list[list[object]] = [[], [{}], [{"payload": None}], [{"payload": {"a": 1}}]]
+    for body in bodies:
         reply = await http("POST", one, *body)
         assert (reply.status, reply.json["job_id"] in desk.jobs) == (201, True)
     assert [asked[3].payload for asked in desk.asked[:2]] == [msgspec.UNSET] * 2

@@ -28,6 +28,7 @@ _STEP = Many("schedules", "step")
 _LOOK = block("schedules", "look")
 _NAMES = Many("schedules", "names")
 _PUT = Many("schedules", "put")
+_LAST_SPEC = block("schedules", "last_spec")
 _PUT_SPECS = Many("schedules", "put_specs")
 _DELETE = block("schedules", "delete")
 _DELETE_SPECS = block("schedules", "delete_specs")
@@ -49,6 +50,7 @@ class Seen(Struct, array_like=True, frozen=True):
     revision: int
     status: int
     spec_crc: int
+    spec_id: int
 
 
 _SEEN = msgspec.json.Decoder(list[Seen])
@@ -174,11 +176,12 @@ def _judge_jobs(one: Move, jobs: dict[str, Look], touched: set[str]) -> Moved:
 
 def _write(work: Work, won: Sequence[tuple[Move, Seen]]) -> set[str]:
     """Write moves that were judged; which of their jobs are new."""
-    gone = [number_of(one.schedule_id) for one, row in won if one.after is None and row.serial]
+    gone = {number_of(one.schedule_id): row.spec_id for one, row in won if one.after is None and row.serial}
     if gone:
-        text = json_text(gone)
-        for sql in (_DELETE, _DELETE_SPECS, _DELETE_SKIPS):
-            work.write(sql, text)
+        numbers = json_text(list(gone))
+        work.write(_DELETE, numbers)
+        work.write(_DELETE_SKIPS, numbers)
+        work.write(_DELETE_SPECS, json_text(list(gone.values())))
     _put(work, [(one.serial, one.after, row) for one, row in won if one.after is not None])
     moves = [one for one, _ in won]
     fires = [due.job_id for one in moves for due in one.fires]
@@ -194,20 +197,24 @@ def _write(work: Work, won: Sequence[tuple[Move, Seen]]) -> set[str]:
 
 def _put(work: Work, rows: Iterable[tuple[int, ScheduleRow, Seen]]) -> None:
     steps, whole, specs = list[Any](), list[Any](), list[Any]()
+    last_spec = None
     for serial, after, seen in rows:
         step = _step_row(serial, after)
         number, _, revision, status, spec_crc, look_at, state = step
-        if (revision, status, spec_crc) == (seen.revision, seen.status, seen.spec_crc) and serial:
+        if serial and (revision, status, spec_crc) == (seen.revision, seen.status, seen.spec_crc):
             steps.append(step)
             continue
+        spec_id = seen.spec_id
+        if not serial:
+            spec_id = last_spec = 1 + (work.row(_LAST_SPEC)[0] if last_spec is None else last_spec)
+        if not serial or (revision, spec_crc) != (seen.revision, seen.spec_crc):
+            specs.append((spec_id, after.spec))
         partition, tenant_id = partition_of(after.schedule_id, work.partitions), work.lines.tenant_id(after.tenant)
         key = (number, after.schedule_id, partition, tenant_id, after.name)
-        whole.append((*key, revision, serial + 1, status, look_at, spec_crc, state))
-        if spec_crc != seen.spec_crc or not serial:
-            specs.append((number, after.spec))
+        whole.append((*key, revision, serial + 1, status, look_at, spec_crc, state, spec_id))
     _STEP.run(work.conn, sorted(steps))
-    _PUT.run(work.conn, sorted(whole))
     _PUT_SPECS.run(work.conn, sorted(specs))
+    _PUT.run(work.conn, sorted(whole))
 
 
 def _step_row(serial: int, after: ScheduleRow) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ CREATE TABLE schedules (
     serial    INTEGER NOT NULL,
     status    INTEGER NOT NULL,
     look_at   INTEGER,
+    spec_id   INTEGER NOT NULL,
     spec_crc  INTEGER NOT NULL,
     state     TEXT    NOT NULL,
     UNIQUE (tenant_id, name),
@@ -26,11 +27,12 @@ CREATE INDEX schedules_to_look_at ON schedules (partition, look_at) WHERE look_a
 
 CREATE INDEX schedules_of_tenant ON schedules (tenant_id, status, id);
 
--- What was asked for, apart: an ordinary step rewrites the row above and leaves this alone.
+-- What was asked for, apart: an ordinary step rewrites the row above and leaves this alone. In the order of creation, so that
+-- many new ones are appended.
 
 CREATE TABLE specs (
-    number INTEGER NOT NULL PRIMARY KEY,
-    spec   TEXT    NOT NULL
+    spec_id INTEGER NOT NULL PRIMARY KEY,
+    spec    TEXT    NOT NULL
 ) STRICT;
 
 CREATE TABLE skips (
