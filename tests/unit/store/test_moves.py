@@ -329,7 +329,7 @@ async def test_a_row_that_cannot_be_read_hides_no_others(yard: Yard, file: sqlit
         row.name for row in await yard.schedules.named("acme", ["s0", "s1", "s2", "s3"]) if row is not None
     } >= names
     assert {row.name for row in await yard.schedules.list_schedules(ScheduleFilter(tenant="acme"), None, 9)} >= names
-    for read in (lambda p: yard.schedules.overdue(p, yard.now, 9), lambda p: yard.schedules.walk(p, "", 9)):
+    for read in (lambda p: yard.schedules.overdue([p], yard.now, 9), lambda p: yard.schedules.walk(p, "", 9)):
         assert {row.name for partition in range(PARTITIONS) for row in await read(partition)} >= names
     assert sum((await yard.schedules.counts()).values()) in (3, 4)
     assert len(await yard.schedules.of_jobs([job.job_id for _, job in begun])) == 4
