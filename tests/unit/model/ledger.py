@@ -267,7 +267,15 @@ class Ledger:
             step.retime(after, plan_of(after, self.zones))
         else:
             step.spec = after
+        self._in_place(step)
         self.write(step)
+
+    def _in_place(self, step: Step) -> None:
+        """Another timing may end the window of the occurrence ahead elsewhere."""
+        state = step.state
+        if state.job_id in self.jobs and state.next_at is not None and state.next_at > self.now:
+            state.fire_at = state.next_at + step.spread_in_ms(state.job_id, state.next_at)
+            self._put(state.job_id, fire_at=state.fire_at)
 
     def pause(self, until: int | None = None) -> None:
         """Pause, or say anew until when."""
