@@ -77,7 +77,7 @@ async def test_a_crash_anywhere_in_a_fire_starts_the_occurrence_once_and_makes_o
         since = world.clock.now_ms()
         await world.advance(60)
         if fields:
-            (claimed,) = await world.claim()
+            await world.claim_one()
         world.clock.advance(60)
         world.fault.after(strikes)
         died = False

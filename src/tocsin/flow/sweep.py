@@ -98,8 +98,7 @@ class Sweeper(Alarm):
         return Swept(len(rows), mended, more=True)
 
     async def _walk(self) -> Swept:
-        """One page of one partition. The first time around without a rest: a start must see what has changed meanwhile; then a
-        minute's share is at most one partition."""
+        """One page of one partition. The first time around without a rest: a start must see what has changed meanwhile."""
         owned = sorted(self._leases.owned())
         partition, after = self._place
         if partition not in owned:
@@ -115,9 +114,8 @@ class Sweeper(Alarm):
         else:
             self._place = (next((p for p in owned if p > partition), -1), "")
             if self._place[0] < 0:
-                self._end_round()
-            if not self._first_round:
                 self._pages = 0
+                self._end_round()
         self._pages = PAGES if self._first_round else self._pages
         return Swept(len(rows), mended, more=self._pages > 0)
 
