@@ -83,11 +83,13 @@ async def sound(
     *,
     zones: Zones | None = None,
     retimed: bool = False,
+    since: int | None = None,
     accepted: Iterable[str] = (),
     books: Books | None = None,
     http: Http | None = None,
 ) -> None:
-    """Look at everything a tenant has. `retimed`: timings were changed, so occurrences are accounted for from the last change on."""
+    """Look at everything a tenant has. `retimed`: timings were changed, so occurrences are accounted for from the last change on, or
+    from `since`."""
     jobs = {job.job_id: job for job in await all_jobs(store, tenant)}
     missing = [job_id for job_id in accepted if job_id not in jobs]
     assert not missing, f"accepted, and not there: {missing}"
@@ -99,7 +101,8 @@ async def sound(
             continue
         found = await _look(store, row, jobs, zones or pinned_zones())
         _has_what_is_ahead(found, now)
-        _accounts(found, now, since=found.state.updated_at if retimed else found.state.created_at, whole=not retimed)
+        begin = since or (found.state.updated_at if retimed else found.state.created_at)
+        _accounts(found, now, begin, whole=not retimed and since is None)
     if books is not None:
         await _agree(store, rows, jobs.values(), books)
     if http is not None:

@@ -8,6 +8,7 @@ on, and what becomes of an occurrence that is due, is decided in `model.recurren
 from __future__ import annotations
 
 from collections.abc import Iterable
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -21,6 +22,7 @@ from tocsin.model.zones import Zones
 from tocsin.wire import JobTemplate, MissedRuns, Overlap, SkipReason
 
 UTC = "UTC"
+_VERSION = re.compile(r"([0-9]+)|([a-z]+)")
 
 
 class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -229,10 +231,11 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
     return Plan(timing_of(spec.rule, zones), spec.start_at, spec.end_at)
 
 
+@lru_cache(maxsize=64)
 def older(one: str, other: str) -> bool:
-    """Whether a version of the zone data (`2026.1`) is older than another."""
-    return _numbers(one) < _numbers(other)
+    """Whether a version of the zone data (`2026a`, as IANA names them) is older than another."""
+    return _order(one) < _order(other)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.replace("-", ".").split(".")]
+def _order(version: str) -> list[tuple[int, str]]:
+    return [(int(year or 0), letters) for year, letters in _VERSION.findall(version)]
