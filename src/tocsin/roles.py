@@ -217,9 +217,7 @@ async def _compose(
         tokens=tokens,
         heart=Heart(jobs, near),
         complete=Completer(jobs, near, ender, ends, tally, clock),
-        change=Changer(
-            jobs, near, queues, parker, Intervener(store.schedules, mover, agenda, clock), ends, tally, clock
-        ),
+        change=Changer(jobs, near, queues, parker, Intervener(store.schedules, mover, agenda), ends, tally, clock),
         define=definer,
         direct=Director(jobs, mover, agenda, presenter, definer, queues, quotas, parker, tally, clock, entropy),
         schedules=presenter,

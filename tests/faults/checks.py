@@ -21,7 +21,7 @@ from tocsin.model.zones import Zones, pinned_zones
 from tocsin.store.port import JobFilter, Store
 from tocsin.store.schedules import ScheduleFilter, ScheduleRow, SkipRow
 from tocsin.telemetry import REGISTRY
-from tocsin.wire import Status
+from tocsin.wire import ScheduleStatus, Status
 
 PAGE = 1_000
 # A rescue waits two seconds beyond the end of a lease.
@@ -31,6 +31,7 @@ EVENTS = {
     "skipped": Status.SKIPPED,
     "cancelled": Status.CANCELLED,
 }
+STATUSES: tuple[ScheduleStatus, ...] = ("active", "paused", "finished", "broken")
 REASONS = ("paused", "overlap", "deadline", "missed", "catch_up_limit", "skipped_by_user", "expired", "quota")
 
 
@@ -224,15 +225,15 @@ async def _agree(store: Store, rows: Iterable[ScheduleRow], jobs: Iterable[JobSt
         for row in rows:
             key = None
             while page := await store.schedules.skips(row.schedule_id, key, PAGE):
-                reasons.update({reason: 0 for reason in REASONS})
+                reasons.update(dict.fromkeys(REASONS, 0))
                 for skip in page:
                     reasons[skip.reason] += skip.count
                 key = (page[-1].first, page[-1].reason)
         told = {reason: books.since("tocsin_schedule_skips_total", "reason", reason) for reason in REASONS}
         assert told == {reason: reasons[reason] for reason in REASONS}
     counts = Counter(row.status for row in rows)
-    for status in ("active", "paused", "finished", "broken"):
-        assert books.gauge("tocsin_schedules", "status", status) == counts[status], status
+    for one in STATUSES:
+        assert books.gauge("tocsin_schedules", "status", one) == counts[one], one
 
 
 async def _shows(http: Http, rows: Iterable[ScheduleRow], jobs: Iterable[JobState]) -> None:

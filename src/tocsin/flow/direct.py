@@ -101,12 +101,12 @@ class Director:
         for _ in range(ROUNDS):
             row = await self._presenter.row(tenant, schedule_id)
             entry = self._ready(row)
-            if await self._definer.settle(entry):
+            look = await self._definer.settle(entry)
+            if look is None:
                 continue
             if entry.state.next_at is None:
                 detail = f"the schedule is {row.status} and has no next occurrence to skip"
                 raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
-            (look,) = await self._agenda.looks([entry])
             step = self._agenda.begin(entry, look)
             step.skip_ahead(None)
             decided = Decided(entry, step, tenant, row.name, {})

@@ -30,7 +30,8 @@ EVERY_MS = 60_000
 # What is overdue by less is under way.
 GRACE_MS = 60_000
 BATCH = 500
-# A minute's share of the slow pass: all of a million schedules are seen in about an hour.
+# The slow pass begins every hour. A minute's share of it: all of a million schedules are seen in about an hour.
+ROUND_MS = 60 * EVERY_MS
 PAGES = 30
 STATUSES: tuple[ScheduleStatus, ...] = ("active", "paused", "finished", "broken")
 
@@ -64,7 +65,7 @@ class Sweeper(Alarm):
         self._jobs, self._schedules = jobs, schedules
         self._mover, self._agenda, self._follower = mover, agenda, follower
         self._leases, self._clock = leases, clock
-        self._next_at = 0
+        self._next_at = self._round_at = 0
         self._pages = 0
         self._place: tuple[int, str] = (-1, "")
         self._first_round = True
@@ -72,10 +73,13 @@ class Sweeper(Alarm):
         self.outdated = self._newer_seen = False
 
     async def step(self) -> Swept:
-        """Once a minute the overdue ones, and a page of all after the other until the minute's share is done."""
+        """Once a minute the overdue ones, and in an hour all of them, a page after the other until the minute's share is done."""
         now = self._clock.now_ms()
         if not now < self._next_at <= now + EVERY_MS:
-            self._next_at, self._pages = now + EVERY_MS, PAGES
+            self._next_at = now + EVERY_MS
+            if self._place[0] < 0 and not now < self._round_at <= now + ROUND_MS:
+                self._place, self._round_at = (0, ""), now + ROUND_MS
+            self._pages = PAGES if self._place[0] >= 0 else 0
             return await self._overdue(now)
         if self._pages > 0:
             self._pages -= 1

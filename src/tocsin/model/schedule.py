@@ -7,6 +7,7 @@ on, and what becomes of an occurrence that is due, is decided in `model.recurren
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 import re
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ from tocsin.model.zones import Zones
 from tocsin.wire import JobTemplate, MissedRuns, Overlap, SkipReason
 
 UTC = "UTC"
-_VERSION = re.compile(r"([0-9]+)|([a-z]+)")
 
 
 class Rule(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -233,9 +233,9 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
 
 @lru_cache(maxsize=64)
 def older(one: str, other: str) -> bool:
-    """Whether a version of the zone data (`2026a`, as IANA names them) is older than another."""
-    return _order(one) < _order(other)
+    """Whether a version of the zone data is older than another: `2026f` than `2026g`, `2026z` than `2026za`."""
+    return _parts(one) < _parts(other)
 
 
-def _order(version: str) -> list[tuple[int, str]]:
-    return [(int(year or 0), letters) for year, letters in _VERSION.findall(version)]
+def _parts(version: str) -> list[tuple[int, str]]:
+    return [(len(part), part) for part in re.findall(r"[0-9]+|[a-z]+", version)]
