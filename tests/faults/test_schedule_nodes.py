@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from tocsin.store.port import JobFilter
 TENANT = "acme"
 TEMPLATE = {"queue": "q", "target": {"type": "task", "handler": "do"}}
 MINUTE_MS = 60_000
-FIRST = START.replace(second=0)
+BEGIN_S = 10.0  # a moment after the minute, for clocks that are behind
 
 
 class Fleet:
@@ -44,7 +45,7 @@ class Fleet:
             if worlds:
                 world.disk = worlds[0].disk
             world.clock = ManualClock(START)
-            world.clock.step_wall(seconds)
+            world.clock.step_wall(BEGIN_S + seconds)
             await world.start()
             worlds.append(world)
         return cls(worlds)
@@ -97,7 +98,7 @@ async def patch(world: World, schedule_id: str, **fields: Any) -> wire.Schedule:
 
 def minutes(first: int, last: int) -> list[str]:
     """The instants of the minutes after the beginning, both included."""
-    return [rfc3339(ms_of(FIRST) + number * MINUTE_MS) for number in range(first, last + 1)]
+    return [rfc3339(ms_of(START) + number * MINUTE_MS) for number in range(first, last + 1)]
 
 
 # --- clocks that differ (F-20)
@@ -163,31 +164,31 @@ async def test_four_nodes_make_a_hundred_runs_of_a_hundred_occurrences():
     await fleet.check()
 
 
-async def test_a_node_that_dies_between_any_two_writes_of_a_fire_neither_repeats_nor_loses_it():
-    for points in range(0, 400, 3):
+@pytest.mark.parametrize("begin", range(4))
+async def test_a_node_that_dies_between_any_two_writes_of_a_fire_neither_repeats_nor_loses_it(begin):
+    points, died = begin, True
+    while died:
         fleet = await Fleet.of(0, 0)
         first, other = fleet.worlds
         kept = await put(first, cron="* * * * *")
-        await fleet.pass_time(55)
+        await fleet.pass_time(45)
         first.clock.advance(10)
         first.fault.clear()
         first.fault.after(points)
-        try:
+        with suppress(Crashed):
             await first.settle()
             await fleet.work(first)
-            survived = True
-        except Crashed:
-            survived = False
+        died = not first.fault.planned
         other.clock.advance(10)
         await fleet.work(other)
         await first.restart()
         other.clock.advance(0.2)
         await fleet.pass_time(130)
         assert await fleet.fired(kept.schedule_id) == minutes(1, 3)
-        assert set(fleet.done.values()) <= {1} or not survived, "what was done was not recorded: at least once"
+        assert sorted(fleet.done) == minutes(1, 3)
         await fleet.check()
-        if survived and points > len(first.fault.passed):
-            return
+        points += 4
+    assert points > 20, "there are many such points"
 
 
 # --- what others have changed (F-35, F-78, F-79)
@@ -201,10 +202,8 @@ async def test_upserts_through_all_nodes_leave_one_schedule_and_one_next_run():
     async def register(world: World, number: int) -> None:
         for turn in range(8):
             minute = (number * 8 + turn) % 5
-            try:
+            with suppress(Refused):  # too many at once: it is told so, and nothing was changed
                 shown.append(await put(world, cron=f"{minute}-59/5 * * * *" if turn % 2 else "* * * * *"))
-            except Refused as refused:
-                assert refused.kind == "busy"
 
     for _ in range(3):
         await asyncio.gather(
@@ -240,7 +239,7 @@ async def test_a_pause_holds_on_every_node_and_after_each_restart():
     await fleet.pass_time(125)
     fired = await fleet.fired(kept.schedule_id)
     assert len(fired) == 4
-    assert fired[2] > rfc3339(ms_of(FIRST) + 8 * MINUTE_MS)
+    assert fired[2] > rfc3339(ms_of(START) + 8 * MINUTE_MS)
     await fleet.check()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
