@@ -71,7 +71,9 @@ class Fleet:
 
     async def fired(self, schedule_id: str) -> list[str]:
         """The instants of the occurrences that have fired, oldest first."""
-        page = await self.worlds[0].on.store.jobs.list_jobs(JobFilter(tenant=TENANT, schedule_id=schedule_id), None, 5_000)
+        page = await self.worlds[0].on.store.jobs.list_jobs(
+            JobFilter(tenant=TENANT, schedule_id=schedule_id), None, 5_000
+        )
         return sorted(
             rfc3339(job.definition.occurrence_at or 0)
             for job in page.jobs
