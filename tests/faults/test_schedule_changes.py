@@ -147,9 +147,13 @@ async def test_a_pause_that_ends_by_itself_ends_once_also_during_an_outage(tmp_p
 
 def variant(number: int) -> dict[str, Any]:
     """One of a few definitions."""
-    return [{"cron": "* * * * *"}, {"cron": "*/2 * * * *"}, {"every_s": 90}, {"cron": "* * * * *", "max_runs": 50}][
-        number % 4
+    made: list[dict[str, Any]] = [
+        {"cron": "* * * * *"},
+        {"cron": "*/2 * * * *"},
+        {"every_s": 90},
+        {"cron": "* * * * *", "max_runs": 50},
     ]
+    return made[number % len(made)]
 
 
 async def test_a_hundred_upserts_at_once_leave_one_schedule_and_one_next_run(tmp_path):
