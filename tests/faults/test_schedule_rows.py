@@ -187,7 +187,8 @@ async def beyond_no_help(site: Site, kepts: dict[str, Kept]) -> None:
     async with site.server.running(worker_of(site.server, work=nothing)):
         await site.advance(minutes=4)
     newest = {name: (await kept.fired())[-1:] for name, kept in kepts.items()}
-    assert newest == dict.fromkeys(kepts, [text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))])
+    last = text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))
+    assert newest == {name: [last] for name in kepts}
 
 
 async def nothing(payload: object) -> None:

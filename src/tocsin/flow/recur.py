@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from tocsin import telemetry
 from tocsin.clock import Clock
 from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
 from tocsin.flow.occurrences import Decided, Mover
@@ -136,6 +137,8 @@ class Recurer:
                 case Moved.WON:
                     done.ready += one.fired
                     done.fired += one.fired
+                    if one.step.mark:
+                        telemetry.SCHEDULE_REPAIRS.labels("zone data").inc()
                 case Moved.LOST | Moved.STALE:
                     lost.append(case.due)
                 case Moved.REFUSED:

@@ -48,6 +48,9 @@ class Step(CatchUp):
         at, job_id = self.state.next_at, self.state.job_id
         assert at is not None, "only an occurrence ahead can fire"
         self.end_pause()
+        if self._is_off(at):
+            self.rezone()
+            return
         self.passed(at)
         if self.outdated:
             self.judge(at, job_id)
@@ -65,6 +68,14 @@ class Step(CatchUp):
         """Whether a node with newer zone data has made the occurrence ahead."""
         ours, theirs = self.zones.version, self.state.zone_data
         return ours != theirs and self.spec.rule.zoned and older(ours, theirs)
+
+    def _is_off(self, at: int) -> bool:
+        """Whether the occurrence ahead was computed with older zone data and falls at another instant by ours. Where nobody has seen
+        that before it was due, its day would have no run, or two."""
+        if not self.spec.rule.zoned or not older(self.state.zone_data, self.zones.version):
+            return False
+        run = self.following(self._after())
+        return run is None or run.at != at
 
     def pay(self) -> None:
         """Make the occurrence ahead where there is none; one whose time has come meanwhile is decided about at once."""
