@@ -24,8 +24,8 @@ RELOOK_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a decision has to know of the world. `going` are the schedule's jobs under way, with their status; it may be empty where
-    nothing depends on it (`needs_look`). `over_quota`: the tenant may have no more jobs. `catch_up_at`: a run that makes up for
+    """What a decision has to know of the world. `going` are the schedule's jobs under way, with their status; with overlap `allow`
+    those that a backlog waits for are enough. `over_quota`: the tenant may have no more jobs. `catch_up_at`: a run that makes up for
     missed ones starts not before."""
 
     now: int

@@ -32,11 +32,6 @@ PAUSED = "the schedule was paused"
 MOST_DECIDED = 1_000
 
 
-def needs_look(spec: Spec, state: State) -> bool:
-    """Whether a decision about this schedule must know which of its jobs are going on."""
-    return spec.overlap != "allow" or bool(state.held) or bool(state.backlogs)
-
-
 @dataclass(slots=True)
 class Step(CatchUp):
     """A step of one schedule, being decided. Made by `begin`."""
@@ -366,4 +361,4 @@ def begin(
     return Step(schedule_id, revision, status, spec, copy.copy(state), plan, look, zones)
 
 
-__all__ = ["RELOOK_MS", "Look", "Make", "Range", "Step", "begin", "needs_look"]
+__all__ = ["RELOOK_MS", "Look", "Make", "Range", "Step", "begin"]
