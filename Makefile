@@ -7,7 +7,7 @@ CODE := $(wildcard src tests benchmarks demo)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test check format bench requirements clean
+.PHONY: help setup demo dev test check format bench year requirements clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ format: .venv/.dev-stamp ## rewrite the code in the project's format and mend wh
 
 bench: .venv/.dev-stamp ## measure this machine; BENCH_ARGS passes more to the benchmarks
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+year: .venv/.dev-stamp ## live through a year of 1,000 schedules, a million occurrences, with crashes; YEAR_ARGS='--seed 7' passes more
+	@$(BIN)/python -m tests.year $(YEAR_ARGS)
 
 requirements: .venv/.dev-stamp ## pin anew what pyproject.toml asks for; UPGRADE=1 takes the newest versions
 	@scripts/pin $(if $(UPGRADE),--upgrade)

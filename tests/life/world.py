@@ -30,7 +30,7 @@ from tocsin.flow.dispatch import Dispatcher
 from tocsin.flow.ending import Ender
 from tocsin.flow.ends import Ends
 from tocsin.flow.follow import Follower
-from tocsin.flow.gap import Gap, Pulse
+from tocsin.flow.gap import GAP_S, Gap, Pulse
 from tocsin.flow.heartbeat import Heart
 from tocsin.flow.intervene import Intervener
 from tocsin.flow.load import Loader
@@ -100,7 +100,7 @@ class Process:
         clock, entropy = world.clock, world.entropy
         jobs, rows, leases = store.jobs, store.settings, Owner(world.partitions)
         self.store, self.near, self.leases = store, near, leases
-        self.tally, self.gap = Tally(), Gap(clock)
+        self.tally, self.gap = Tally(), Gap(clock, world.gap_s)
         self.queues = QueueBook(rows, near, self.tally, clock)
         self.quotas = Quotas(rows, self.tally, clock, world.limits)
         self.ends, schedules = Ends(clock), store.schedules
@@ -133,7 +133,7 @@ class Process:
         self.rescue = Rescuer(jobs, near, self.ender, self.gap, clock)
         self.unpark = Unparker(jobs, near, leases, self.parker, clock)
         self.recheck = Rechecker(jobs, near, leases, self.parker, clock)
-        self.archive = Archiver(jobs, self.tally, self.quotas, clock, 30 * DAY_S * 1000)
+        self.archive = Archiver(jobs, self.tally, self.quotas, clock, world.retention_s * 1000)
         self.pulse = Pulse(store, self.gap, clock)
         self.admit = Admitter(jobs, near, self.parker, self.queues, self.quotas, self.tally, clock, entropy)
         self.claim = Claimer(
@@ -173,9 +173,13 @@ class World:
         limits: Limits | None = None,
         zones: Zones | None = None,
         yielding: bool = False,
+        start: datetime = START,
+        retention_s: int = 30 * DAY_S,
+        gap_s: float = GAP_S,
     ) -> None:
         self.zones = zones or pinned_zones()
-        self.clock = ManualClock(START)
+        self.clock = ManualClock(start)
+        self.retention_s, self.gap_s = retention_s, gap_s
         self.entropy = SeededEntropy(seed)
         self.disk, self.fault = Disk(), Fault()
         self.partitions, self.page, self.limits = partitions, page, limits

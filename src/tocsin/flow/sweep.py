@@ -30,7 +30,8 @@ EVERY_MS = 60_000
 # What is overdue by less is under way.
 GRACE_MS = 60_000
 BATCH = 500
-# A minute's share of the slow pass: all of a million schedules are seen in about an hour.
+# The slow pass begins every hour. A minute's share of it: all of a million schedules are seen in about an hour.
+ROUND_MS = 60 * EVERY_MS
 PAGES = 30
 STATUSES: tuple[ScheduleStatus, ...] = ("active", "paused", "finished", "broken")
 
@@ -64,18 +65,21 @@ class Sweeper(Alarm):
         self._jobs, self._schedules = jobs, schedules
         self._mover, self._agenda, self._follower = mover, agenda, follower
         self._leases, self._clock = leases, clock
-        self._next_at = 0
+        self._next_at = self._round_at = 0
         self._pages = 0
         self._place: tuple[int, str] = (-1, "")
         self._first_round = True
-        # Whether there are schedules here that a node with newer zone data has computed.
-        self.outdated = False
+        # Whether there are schedules here that a node with newer zone data has computed, as of the last round and of this one.
+        self.outdated = self._newer_seen = False
 
     async def step(self) -> Swept:
-        """Once a minute the overdue ones, and a page of all after the other until the minute's share is done."""
+        """Once a minute the overdue ones, and in an hour all of them, a page after the other until the minute's share is done."""
         now = self._clock.now_ms()
         if not now < self._next_at <= now + EVERY_MS:
-            self._next_at, self._pages = now + EVERY_MS, PAGES
+            self._next_at = now + EVERY_MS
+            if self._place[0] < 0 and not now < self._round_at <= now + ROUND_MS:
+                self._place, self._round_at = (0, ""), now + ROUND_MS
+            self._pages = PAGES if self._place[0] >= 0 else 0
             return await self._overdue(now)
         if self._pages > 0:
             self._pages -= 1
@@ -101,7 +105,8 @@ class Sweeper(Alarm):
         if partition not in owned:
             partition, after = next((p for p in owned if p > partition), -1), ""
             if partition < 0:
-                self._place, self._first_round, self._pages = (-1, ""), False, 0
+                self._place, self._pages = (-1, ""), 0
+                self._end_round()
                 return Swept()
         rows = await self._schedules.walk(partition, after, BATCH)
         mended = await self._look(rows)
@@ -110,11 +115,15 @@ class Sweeper(Alarm):
         else:
             self._place = (next((p for p in owned if p > partition), -1), "")
             if self._place[0] < 0:
-                self._first_round = False
+                self._end_round()
             if not self._first_round:
                 self._pages = 0
         self._pages = PAGES if self._first_round else self._pages
         return Swept(len(rows), mended, more=self._pages > 0)
+
+    def _end_round(self) -> None:
+        self._first_round = False
+        self.outdated, self._newer_seen = self._newer_seen, False
 
     async def _look(self, rows: Sequence[ScheduleRow]) -> int:
         """See that these schedules are as they should be; how many were mended."""

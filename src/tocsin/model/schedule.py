@@ -230,6 +230,7 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
     return Plan(timing_of(spec.rule, zones), spec.start_at, spec.end_at)
 
 
+@lru_cache(maxsize=64)
 def older(one: str, other: str) -> bool:
     """Whether a version of the zone data is older than another: `2026f` than `2026g`, `2026z` than `2026za`."""
     return _parts(one) < _parts(other)
