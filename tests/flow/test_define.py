@@ -3,6 +3,7 @@
 import pytest
 
 from tests.flow.recurring import TENANT, change, define, jobs_of, skips_of
+from tocsin.model.zones import LAST_MS
 from tocsin.wire import Status
 
 
@@ -37,3 +38,11 @@ async def test_an_occurrence_that_falls_due_while_an_edit_is_decided_fires_as_it
     first = (await jobs_of(late, made))[0]
     assert (first.status, first.definition.occurrence_at) == (Status.QUEUED, 1_796_441_460_000)
     assert all("03:31:00" not in skip[0] for skip in await skips_of(late, made))
+
+
+async def test_the_window_of_the_last_occurrence_that_there_can_be_ends_with_the_calendar(any_world):
+    flexible = {"timing": {"class": "flexible", "window_s": 86_400}}
+    made = await define(any_world, cron="59 23 31 12 *", start_at="9999-12-31T00:00:00Z", template=flexible)
+    assert (made.status, made.next_run_at) == ("active", "9999-12-31T23:59:00Z")
+    (job,) = await jobs_of(any_world, made)
+    assert job.fire_at <= LAST_MS
