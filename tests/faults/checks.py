@@ -221,7 +221,7 @@ async def _agree(store: Store, rows: Iterable[ScheduleRow], jobs: Iterable[JobSt
         for row in rows:
             key = None
             while page := await store.schedules.skips(row.schedule_id, key, PAGE):
-                reasons.update({reason: 0 for reason in REASONS})
+                reasons.update(dict.fromkeys(REASONS, 0))
                 for skip in page:
                     reasons[skip.reason] += skip.count
                 key = (page[-1].first, page[-1].reason)

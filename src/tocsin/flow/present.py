@@ -19,7 +19,7 @@ from tocsin.model.ids import made_at_ms
 from tocsin.model.partition import BUCKET_MS
 from tocsin.model.schedule import Plan, Rule, Spec, State, cron_of, decode_spec, decode_state
 from tocsin.model.timing import Run
-from tocsin.model.zones import LAST_MS, Zones
+from tocsin.model.zones import LAST_MS, Zones, offsets
 from tocsin.store.port import JobFilter, JobPage, JobStore
 from tocsin.store.schedules import ScheduleFilter, ScheduleRow, ScheduleStore
 
@@ -181,6 +181,8 @@ class Presenter:
         )
 
 
+# Above every skip's key, and yet a place to go on from.
+_FROM_THE_TOP = (10**17, "~")
 _NO_JOB = wire.JobTemplate(queue="preview", target=wire.TaskTarget(handler="preview"))
 
 
@@ -248,13 +250,18 @@ def _shown_runs(plan: Plan, rule: Rule, zones: Zones, after: int, count: int) ->
 
 
 def _local(run: Run, rule: Rule, zones: Zones) -> str:
-    """An instant on the clocks of a rule's zone, as RFC 3339 with the zone's offset (whole minutes of it)."""
+    """An instant on the clocks of a rule's zone, as RFC 3339 with the zone's offset (whole minutes of it); in UTC where it lies
+    outside the years 1 to 9999 on those clocks."""
     at = EPOCH + timedelta(milliseconds=run.at)
     offset = timedelta(seconds=run.offset_s)
     if rule.every_ms is not None and rule.time_zone != "UTC":
-        offset = at.astimezone(zones.zone(rule.time_zone)).utcoffset() or timedelta()
+        offset = timedelta(milliseconds=offsets(zones.zone(rule.time_zone)).at(run.at).offset)
     zone = UTC if not offset else timezone(timedelta(minutes=round(offset.total_seconds() / 60)))
-    return (at + offset).replace(tzinfo=zone).isoformat(timespec=_timespec(run.at))
+    try:
+        local = (at + offset).replace(tzinfo=zone)
+    except OverflowError:
+        local = at
+    return local.isoformat(timespec=_timespec(run.at))
 
 
 def _timespec(at: int) -> str:
