@@ -98,6 +98,8 @@ class Agenda:
         except msgspec.DecodeError:
             made_at = made_at_ms(row.schedule_id)
             state = State(created_at=made_at, updated_at=made_at)
+        if _absurd(state) is not None:
+            state = structs.replace(state, next_at=None, fire_at=None, passed_at=None, backlogs=())
         with suppress(msgspec.DecodeError):
             spec = decode_spec(row.spec)
         return Entry(row, spec, state, NEVER)
@@ -167,9 +169,10 @@ class Agenda:
 
     async def break_off(self, row: ScheduleRow, reason: str) -> None:
         """Mark a schedule broken that may not even be readable. Its jobs go on, and so do all other schedules."""
-        state = self.remains(row).state
-        state = structs.replace(state, broken=reason, next_at=None, job_id=None, fire_at=None, owing=False)
-        after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=encode(state))
+        step = self.begin(self.remains(row), Look(self._clock.now_ms()))
+        step.break_off(reason)
+        state = encode(step.state)
+        after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=state)
         (won,) = await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
         if won is Moved.WON:
             log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")

@@ -209,7 +209,8 @@ class Definer:
         now = step.look.now
         step.mend(spec, self._agenda.plan(spec))
         waiting = await self._schedules.waiting(step.schedule_id)
-        return tuple(_cancelled(job, now, RETIMED) for job in waiting if job.due_at > now)
+        others = [job for job in waiting if job.job_id not in step.skipped]
+        return tuple(_cancelled(job, now, RETIMED) for job in others if job.due_at > now)
 
     async def _in_place(self, step: Step, old: Spec, ahead: JobState | None) -> tuple[Change, ...]:
         """The change of the job of the occurrence ahead, if that stays and is to be made of another template."""
