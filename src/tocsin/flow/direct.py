@@ -66,8 +66,7 @@ class Director:
         if body.payload is not UNSET:
             spec = structs.replace(spec, job=structs.replace(spec.job, payload=Raw(bytes(body.payload))))
         request = self._entropy.bytes(12).hex()
-        leader = spec.overlap == "replace" or spec.missed.policy == "run_all"
-        job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=leader, request=request)
+        job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=spec.leading, request=request)
         retry = policy_of(spec.job, retrying_of(await self._queues.get(tenant, spec.job.queue)))
         new = new_job(schedule_id, tenant, spec, Make(job_id, now, now, queued=True, origin="manual"), retry, now)
         if key is not None:

@@ -156,7 +156,7 @@ class Decision:
 
     def job_id_of(self, at: int) -> str:
         """The ID of an occurrence's job."""
-        leader = self.spec.overlap == "replace" or self.spec.missed.policy == "run_all"
+        leader = self.spec.leading
         return occurrence_id(self.schedule_id, self.revision, at, "schedule", leader=leader, request=self.mark)
 
     # --- what is decided
