@@ -95,17 +95,23 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+SPEC_OF = "spec_id = (SELECT spec_id FROM schedules WHERE number = ?)"
+
+
 def spoil(data: Path, kept: Kept, *, spec: Any = None, state: Any = None) -> None:
     """Write into the file what no program of ours would."""
     number = number_of(kept.schedule_id)
     with sqlite3.connect(data / "tocsin.db") as file:
-        for table, key, change in (("specs", "spec", spec), ("schedules", "state", state)):
+        for table, key, which, change in (
+            ("specs", "spec", SPEC_OF, spec),
+            ("schedules", "state", "number = ?", state),
+        ):
             if change is None:
                 continue
-            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE number = ?", (number,))
+            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE {which}", (number,))
             after = change(json.loads(text))
             after = after if isinstance(after, str) else json.dumps(after)
-            file.execute(f"UPDATE {table} SET {key} = ? WHERE number = ?", (after, number))
+            file.execute(f"UPDATE {table} SET {key} = ? WHERE {which}", (after, number))
     file.close()
 
 
@@ -232,7 +238,7 @@ async def test_a_schedule_whose_row_has_lost_its_definition_is_broken(tmp_path):
 
         def lose(data: Path) -> None:
             with sqlite3.connect(data / "tocsin.db") as file:
-                file.execute("DELETE FROM specs WHERE number = ?", (number_of(kept.schedule_id),))
+                file.execute(f"DELETE FROM specs WHERE {SPEC_OF}", (number_of(kept.schedule_id),))
             file.close()
 
         await site.restart(timedelta(seconds=5), meanwhile=lose)

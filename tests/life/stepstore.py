@@ -302,7 +302,8 @@ class StepStore(StepRows):
             return
         definition = row.job.definition
         if row.expired and definition.schedule_id is not None and definition.occurrence_at is not None:
-            await self.put_skip(expired_skip(definition.schedule_id, definition.occurrence_at, self._clock.now_ms()))
+            skip = expired_skip(definition.schedule_id, definition.occurrence_at, self._clock.now_ms())
+            await self.put_skip(skip, over_longer=False)
         await self.point("before finished put")
         self.disk.finished[job_id] = row
         await self.point("after finished put")
