@@ -194,7 +194,11 @@ async def _compose(
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
     always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
-    health = Health(store, gap, clock, None if virtual else lambda: loops[0].passed_at_s)
+    health = Health(
+        store, gap, clock, None if virtual else lambda: loops[0].passed_at_s, outdated=lambda: sweeper.outdated
+    )
+    telemetry.ZONE_DATA.clear()
+    telemetry.ZONE_DATA.labels(agenda.zones.version).set(1)
     claimer = Claimer(
         jobs,
         near,
@@ -213,9 +217,7 @@ async def _compose(
         tokens=tokens,
         heart=Heart(jobs, near),
         complete=Completer(jobs, near, ender, ends, tally, clock),
-        change=Changer(
-            jobs, near, queues, parker, Intervener(store.schedules, mover, agenda, clock), ends, tally, clock
-        ),
+        change=Changer(jobs, near, queues, parker, Intervener(store.schedules, mover, agenda), ends, tally, clock),
         define=definer,
         direct=Director(jobs, mover, agenda, presenter, definer, queues, quotas, parker, tally, clock, entropy),
         schedules=presenter,

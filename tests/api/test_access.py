@@ -1,7 +1,11 @@
 """Who gets in, over the real store: tokens, tenants, and what nobody may see."""
 
+from tests.asgi import Http
+from tocsin import roles
 from tocsin.api.auth import Rule
 from tocsin.api.operations import OPERATIONS
+from tocsin.clock import ManualClock, SystemEntropy
+from tocsin.config import Settings
 
 
 async def test_every_operation_but_the_probes_needs_a_token(server):
@@ -72,4 +76,13 @@ async def test_the_manual_clock_is_moved_over_http(server):
 
 
 async def test_a_running_server_is_ready(server):
-    assert (await server.http("GET", "/readyz", token=None)).json == {"status": "ready"}
+    assert (await server.http("GET", "/readyz", token=None)).json["status"] == "ready"
+
+
+async def test_who_asks_too_early_on_a_clock_that_stands_still_is_told_when_it_is_ready(tmp_path):
+    process = await roles.build(Settings(data=tmp_path), ManualClock(), SystemEntropy())
+    http = Http(process.app, "none")
+    assert (await http("GET", "/readyz", token=None)).status == 503
+    await process.start()
+    assert (await http("GET", "/readyz", token=None)).status == 200
+    await process.stop()

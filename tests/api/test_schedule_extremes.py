@@ -1,6 +1,7 @@
 """Schedules at the ends of what can be written (F-61): refused with the field's name, or taken, but nothing breaks."""
 
 import json
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -73,3 +74,18 @@ async def test_a_backfill_of_all_of_history_is_refused_at_once(server, timing):
     assert reply.status in (202, 422), reply.body
     await server.advance(5)
     assert (await kept.get())["status"] == "active"
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Pacific/Kiritimati", "America/New_York"])
+@pytest.mark.parametrize("start", ["0001-01-01T00:00:00Z", "9999-12-31T20:00:00Z"])
+async def test_an_interval_at_the_ends_of_the_calendar_is_shown_in_any_zone(server, zone, start):
+    timing = {"cron": None, "every_s": 600, "time_zone": zone, "start_at": start}
+    shown = await (await schedule(server, **timing)).get()
+    assert shown["status"] == "active"
+    timing = {"every_s": 600, "time_zone": zone, "after": start, "count": 100}
+    reply = await server.http("POST", "/v1/schedules:preview", timing)
+    assert reply.status == 200
+    for run in reply.json["runs"]:
+        # Local mean time has seconds, which an offset of RFC 3339 has not.
+        apart = datetime.fromisoformat(run["local"]) - datetime.fromisoformat(run["at"])
+        assert abs(apart) <= timedelta(seconds=30)

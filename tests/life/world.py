@@ -126,7 +126,7 @@ class Process:
             clock,
             entropy,
         )
-        intervener = Intervener(schedules, self.mover, self.agenda, clock)
+        intervener = Intervener(schedules, self.mover, self.agenda)
         self.tokens = LeaseTokens(b"0" * 32)
         self.dispatch = Dispatcher(jobs, near, leases, self.parker, self.recur, self.tally, clock)
         self.load = Loader(jobs, near, leases, clock, page=world.page)

@@ -53,6 +53,8 @@ class ClientGone(Exception):
 
 def create_app(desk: Desk) -> AsgiApp:
     """The API in front of a desk."""
+    if desk.advance is not None:
+        return App(desk)  # where the clock stands still, what is known for a second would be known for ever
     return App(replace(desk, health=CachedHealth(desk.health, desk.clock)))
 
 

@@ -26,15 +26,17 @@ class Alive(Struct, kw_only=True):
 
 
 class Ready(Struct, kw_only=True):
-    """The answer of `/readyz`."""
+    """The answer of `/readyz`; `zone_data` is the version of the time zone data in use."""
 
     status: str
+    zone_data: str
 
 
 class NotReady(wire.Problem, kw_only=True):
     """The problem of `/readyz`, with its reasons."""
 
     reasons: list[str]
+    zone_data: str
 
 
 class CachedHealth:
@@ -63,12 +65,19 @@ async def readyz(desk: Desk, call: Call) -> Answer:
     """`GET /readyz`: this process can write, fire and hand out jobs."""
     reasons = await desk.health.reasons()
     if not reasons:
-        return ok(Ready(status="ready"))
+        return ok(Ready(status="ready", zone_data=desk.zone_data))
     why = Refused(503, "not-ready", "Not ready", "; ".join(reasons), retry_after_s=READY_FRESH_S)
     plain = problem_of(why)
     return refused(
         why,
-        NotReady(type=plain.type, title=plain.title, status=plain.status, detail=plain.detail, reasons=reasons),
+        NotReady(
+            type=plain.type,
+            title=plain.title,
+            status=plain.status,
+            detail=plain.detail,
+            reasons=reasons,
+            zone_data=desk.zone_data,
+        ),
     )
 
 

@@ -23,12 +23,14 @@ from tocsin.model.ids import made_at_ms
 from tocsin.model.recurrence import Look, Step, begin, needs_look
 from tocsin.model.schedule import Plan, Rule, Spec, State, decode_spec, decode_state, encode, plan_of
 from tocsin.model.timing import IntervalTiming
-from tocsin.model.zones import UnknownZone, Zones
+from tocsin.model.zones import FIRST_MS, LAST_MS, UnknownZone, Zones
 from tocsin.store.schedules import Move, Moved, ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
-from tocsin.wire import JobTemplate, TaskTarget
+from tocsin.wire import MAX_BACKFILL, MAX_CATCH_UP, JobTemplate, TaskTarget
 
 MOST = 100_000
+# As much as a schedule can have to catch up with, or a backfill.
+MOST_LEFT = max(MAX_CATCH_UP, MAX_BACKFILL)
 # What goes wrong when one schedule's numbers are absurd.
 FAULTS = (ArithmeticError, LookupError, ValueError, AssertionError)
 UNREADABLE = Spec(
@@ -70,6 +72,8 @@ class Agenda:
             spec, state = decode_spec(row.spec), decode_state(row.state)
         except msgspec.DecodeError as error:
             raise Broken(f"its row is damaged ({error}): define the schedule anew") from error
+        if (absurd := _absurd(state)) is not None:
+            raise Broken(f"its row is damaged ({absurd}): define the schedule anew")
         try:
             return Entry(row, spec, state, self.plan(spec).but(state.decided))
         except FAULTS as error:
@@ -139,3 +143,13 @@ class Agenda:
         (won,) = await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
         if won is Moved.WON:
             log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")
+
+
+def _absurd(state: State) -> str | None:
+    """What no step can have written: with it the schedule would stand still unseen, or run for ages."""
+    instants = (state.next_at, state.fire_at, state.passed_at)
+    if any(at is not None and not FIRST_MS <= at <= LAST_MS for at in instants):
+        return "an instant beyond the calendar"
+    if any(backlog.left > MOST_LEFT for backlog in state.backlogs):
+        return "a backlog longer than any can be"
+    return None

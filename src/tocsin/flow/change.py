@@ -98,6 +98,7 @@ class Changer:
                     assert_never(job.status)
             taken_out = await self._taken_out(job, after)
             if taken_out:
+                self._ends.tell([job_id])
                 return after
             if taken_out is None and (await self._store.change([Change(before=job, after=after)]))[0]:
                 self._ends.tell([job_id])
@@ -105,8 +106,6 @@ class Changer:
                 if after.status is Status.CANCELLED:
                     telemetry.CANCELLED.inc()
                     await self._near.remove([job_id])
-                    if is_schedules(job_id):
-                        await self._intervener.note_cancelled(job)
                 return after
         raise _too_busy(job_id)
 
@@ -135,8 +134,11 @@ class Changer:
         return True
 
     async def _taken_out(self, job: JobState, after: JobState) -> bool | None:
-        """Whether a schedule's waiting job was taken out of its hands by this change; None if that does not concern a schedule."""
-        if not is_schedules(job.job_id) or job.status is not Status.SCHEDULED or after.status is Status.SCHEDULED:
+        """Whether a schedule's job that had not started was taken out of its hands by this change; None if that does not concern a
+        schedule."""
+        waits = job.status is Status.SCHEDULED and after.status is not Status.SCHEDULED
+        unstarted = job.status is Status.QUEUED and job.attempt == 0 and after.status is Status.CANCELLED
+        if not is_schedules(job.job_id) or not (waits or unstarted):
             return None
         return await self._intervener.take_out(job, after)
 

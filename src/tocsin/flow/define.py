@@ -144,9 +144,9 @@ class Definer:
         wish = pause_of(body, now, paused=_is_paused(entry, now))
         if same(spec, entry.spec) and not _wanted(entry, wish, now) and row.status != "broken":
             return row
-        if row.status != "broken" and await self.settle(entry):
+        look = Look(now) if row.status == "broken" else await self.settle(entry)
+        if look is None:
             return None
-        (look,) = await self._agenda.looks([entry])
         step = self._agenda.begin(entry, look)
         step.revision += 1
         step.state.updated_at = now
@@ -161,28 +161,24 @@ class Definer:
         decided = Decided(entry, step, row.tenant, row.name, {}, more=more)
         return decided.row if await self._won(decided) else None
 
-    async def settle(self, entry: Entry) -> bool:
-        """Whether something was due already: then it is decided about now, by the definition that it was made by, and the caller
-        reads again."""
-        ahead, owing = await self._ahead(entry), entry.state.owing
-        if ahead is not None:
-            owing = False
-            if ahead.status is not Status.SCHEDULED or ahead.due_at > self._clock.now_ms():
-                return False
+    async def settle(self, entry: Entry) -> Look | None:
+        """What to decide about a schedule by; None: something was due already. Then that is decided about now, by the definition that
+        it was made by, and the caller reads again."""
         (look,) = await self._agenda.looks([entry])
-        step = self._agenda.begin(entry, look)
+        ahead, step = await self._ahead(entry), self._agenda.begin(entry, look)
+        waits = ahead is not None and (ahead.status is not Status.SCHEDULED or ahead.due_at > look.now)
+        if waits or (ahead is None and (not entry.state.owing or step.outdated)):
+            return look
         try:
             if ahead is not None:
                 step.fire_ahead()
-            elif owing and not step.outdated:
-                step.pay()
             else:
-                return False
+                step.pay()
         except FAULTS as error:
             await self._agenda.break_off(entry.row, f"its next occurrence cannot be computed ({error}): define it anew")
-            return True
+            return None
         await self._mover.write([Decided(entry, step, entry.row.tenant, entry.row.name, {})])
-        return True
+        return None
 
     async def _ahead(self, entry: Entry) -> JobState | None:
         return None if entry.state.job_id is None else (await self._jobs.states([entry.state.job_id]))[0]

@@ -101,12 +101,12 @@ class Director:
         for _ in range(ROUNDS):
             row = await self._presenter.row(tenant, schedule_id)
             entry = self._ready(row)
-            if await self._definer.settle(entry):
+            look = await self._definer.settle(entry)
+            if look is None:
                 continue
             if entry.state.next_at is None:
                 detail = f"the schedule is {row.status} and has no next occurrence to skip"
                 raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
-            (look,) = await self._agenda.looks([entry])
             step = self._agenda.begin(entry, look)
             step.skip_ahead(None)
             decided = Decided(entry, step, tenant, row.name, {})
@@ -125,7 +125,8 @@ class Director:
         for _ in range(ROUNDS):
             row = await self._presenter.row(tenant, schedule_id)
             entry = self._ready(row)
-            count = entry.plan.count(first - 1, end - 1)
+            # Also those that were decided before their time: a backfill runs what it is asked for.
+            count = self._agenda.plan(entry.spec).count(first - 1, end - 1)
             if count > body.max:
                 detail = f"{count} occurrences lie in this range, more than max {body.max}; choose a shorter range or a larger max"
                 raise invalid("/max", detail)

@@ -69,7 +69,9 @@ class Follower:
                 except FAULTS as error:
                     step = self._agenda.begin(entry, look)
                     step.give_up_backlogs()
-                    log.error("backlogs_dropped", schedule=step.schedule_id, error=repr(error), next="it goes on without")
+                    log.error(
+                        "backlogs_dropped", schedule=step.schedule_id, error=repr(error), next="it goes on without"
+                    )
                 decided.append(Decided(entry, step, entry.row.tenant, entry.row.name, {}))
             answers = await self._mover.write(decided)
             started += sum(won is Moved.WON for won in answers)

@@ -14,10 +14,19 @@ SILENT_S = 5.0
 
 class Health:
     """Says what keeps this process from being ready. `dispatched_s` tells when the dispatcher last made a pass (elapsed seconds);
-    None in virtual time, where it makes passes only when it is told to."""
+    None in virtual time, where it makes passes only when it is told to. `outdated` tells whether the zone data here is older than
+    what schedules were computed with."""
 
-    def __init__(self, store: Store, gap: Gap, clock: Clock, dispatched_s: Callable[[], float | None] | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        gap: Gap,
+        clock: Clock,
+        dispatched_s: Callable[[], float | None] | None,
+        outdated: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._store, self._gap, self._clock, self._dispatched_s = store, gap, clock, dispatched_s
+        self._outdated = outdated
         self._recovered_s: float | None = None
         self.stopping = False
 
@@ -41,4 +50,9 @@ class Health:
             silent_s = self._clock.elapsed_s() - max(self._dispatched_s() or 0.0, self._recovered_s)
             if silent_s > SILENT_S:
                 found.append(f"the dispatcher has made no pass for {silent_s:.0f} s")
+        if self._outdated():
+            found.append(
+                "the zone data here is older than what schedules were computed with: their next runs are not computed until"
+                " this node has the newer release of tocsin"
+            )
         return found

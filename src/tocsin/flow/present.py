@@ -19,7 +19,7 @@ from tocsin.model.ids import made_at_ms
 from tocsin.model.partition import BUCKET_MS
 from tocsin.model.schedule import Plan, Rule, Spec, State, cron_of, decode_spec, decode_state
 from tocsin.model.timing import Run
-from tocsin.model.zones import Zones
+from tocsin.model.zones import LAST_MS, Zones, offsets
 from tocsin.store.port import JobFilter, JobPage, JobStore
 from tocsin.store.schedules import ScheduleFilter, ScheduleRow, ScheduleStore
 
@@ -27,6 +27,8 @@ SHOWN_RUNS = 5
 MINUTES = 60
 DAY_MS = 86_400_000
 CROWD_FRESH_MS = 30_000
+# Above the key of every skip: a list that goes on from here begins with the newest.
+NEWEST = (LAST_MS + 1, "")
 
 
 class Presenter:
@@ -67,8 +69,10 @@ class Presenter:
     ) -> tuple[list[wire.Skip], tuple[int, str] | None]:
         """What did not run and why, newest first; a pause that goes on is shown as far as it has come. Refused 404."""
         row = await self.row(tenant, schedule_id)
-        found = await self._schedules.skips(schedule_id, after, limit)
-        shown = [
+        now_on = self._paused_stretch(row) if after is None else None
+        shown, room = [] if now_on is None else [now_on], limit if now_on is None else limit - 1
+        found = await self._schedules.skips(schedule_id, after, room) if room else []
+        shown += [
             wire.Skip(
                 from_=rfc3339(skip.first),
                 to=rfc3339(skip.last),
@@ -79,10 +83,9 @@ class Presenter:
             )
             for skip in found
         ]
-        following = (found[-1].first, found[-1].reason) if len(found) == limit else None
-        if after is None and (stretch := self._paused_stretch(row)) is not None:
-            shown.insert(0, stretch)
-        return shown, following
+        if len(found) < room:
+            return shown, None
+        return shown, (found[-1].first, found[-1].reason) if found else NEWEST
 
     async def preview(self, body: wire.Preview) -> wire.Previewed:
         """What a timing would do; Refused 422."""
@@ -178,6 +181,8 @@ class Presenter:
         )
 
 
+# Above every skip's key, and yet a place to go on from.
+_FROM_THE_TOP = (10**17, "~")
 _NO_JOB = wire.JobTemplate(queue="preview", target=wire.TaskTarget(handler="preview"))
 
 
@@ -245,13 +250,18 @@ def _shown_runs(plan: Plan, rule: Rule, zones: Zones, after: int, count: int) ->
 
 
 def _local(run: Run, rule: Rule, zones: Zones) -> str:
-    """An instant on the clocks of a rule's zone, as RFC 3339 with the zone's offset (whole minutes of it)."""
+    """An instant on the clocks of a rule's zone, as RFC 3339 with the zone's offset (whole minutes of it); in UTC where it lies
+    outside the years 1 to 9999 on those clocks."""
     at = EPOCH + timedelta(milliseconds=run.at)
     offset = timedelta(seconds=run.offset_s)
     if rule.every_ms is not None and rule.time_zone != "UTC":
-        offset = at.astimezone(zones.zone(rule.time_zone)).utcoffset() or timedelta()
+        offset = timedelta(milliseconds=offsets(zones.zone(rule.time_zone)).at(run.at).offset)
     zone = UTC if not offset else timezone(timedelta(minutes=round(offset.total_seconds() / 60)))
-    return (at + offset).replace(tzinfo=zone).isoformat(timespec=_timespec(run.at))
+    try:
+        local = (at + offset).replace(tzinfo=zone)
+    except OverflowError:
+        local = at
+    return local.isoformat(timespec=_timespec(run.at))
 
 
 def _timespec(at: int) -> str:

@@ -69,8 +69,8 @@ class Sweeper(Alarm):
         self._pages = 0
         self._place: tuple[int, str] = (-1, "")
         self._first_round = True
-        # Whether there are schedules here that a node with newer zone data has computed.
-        self.outdated = False
+        # Whether there are schedules here that a node with newer zone data has computed, as of the last round and of this one.
+        self.outdated = self._newer_seen = False
 
     async def step(self) -> Swept:
         """Once a minute the overdue ones, and in an hour all of them, a page after the other until the minute's share is done."""
@@ -105,7 +105,8 @@ class Sweeper(Alarm):
         if partition not in owned:
             partition, after = next((p for p in owned if p > partition), -1), ""
             if partition < 0:
-                self._place, self._first_round, self._pages = (-1, ""), False, 0
+                self._place, self._pages = (-1, ""), 0
+                self._end_round()
                 return Swept()
         rows = await self._schedules.walk(partition, after, BATCH)
         mended = await self._look(rows)
@@ -114,11 +115,15 @@ class Sweeper(Alarm):
         else:
             self._place = (next((p for p in owned if p > partition), -1), "")
             if self._place[0] < 0:
-                self._first_round = False
+                self._end_round()
             if not self._first_round:
                 self._pages = 0
         self._pages = PAGES if self._first_round else self._pages
         return Swept(len(rows), mended, more=self._pages > 0)
+
+    def _end_round(self) -> None:
+        self._first_round = False
+        self.outdated, self._newer_seen = self._newer_seen, False
 
     async def _look(self, rows: Sequence[ScheduleRow]) -> int:
         """See that these schedules are as they should be; how many were mended."""
@@ -147,7 +152,9 @@ class Sweeper(Alarm):
             elif won is Moved.WON and (what != "zone data" or one.step.state.next_at != entry.state.next_at):
                 mended += 1
                 telemetry.SCHEDULE_REPAIRS.labels(what).inc()
-                log.warning("schedule_mended", schedule=entry.row.schedule_id, what=what, next_at=one.step.state.next_at)
+                log.warning(
+                    "schedule_mended", schedule=entry.row.schedule_id, what=what, next_at=one.step.state.next_at
+                )
         return mended
 
     async def _moved_on(self, entries: Sequence[Entry]) -> list[Entry]:

@@ -7,6 +7,7 @@ on, and what becomes of an occurrence that is due, is decided in `model.recurren
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -231,9 +232,9 @@ def plan_of(spec: Spec, zones: Zones) -> Plan:
 
 @lru_cache(maxsize=64)
 def older(one: str, other: str) -> bool:
-    """Whether a version of the zone data (`2026.1`) is older than another."""
-    return _numbers(one) < _numbers(other)
+    """Whether a version of the zone data is older than another: `2026f` than `2026g`, `2026z` than `2026za`."""
+    return _parts(one) < _parts(other)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.replace("-", ".").split(".")]
+def _parts(version: str) -> list[tuple[int, str]]:
+    return [(len(part), part) for part in re.findall(r"[0-9]+|[a-z]+", version)]

@@ -8,7 +8,7 @@ async def test_alive_and_ready_need_no_token(desk, http):
     alive = await http("GET", "/healthz", token=None)
     assert alive.json["status"] == "alive"
     assert alive.json["zone_data"] == "2026a"
-    assert (await http("GET", "/readyz", token=None)).json == {"status": "ready"}
+    assert (await http("GET", "/readyz", token=None)).json == {"status": "ready", "zone_data": "2026a"}
 
 
 async def test_readiness_is_asked_once_a_second_and_gives_its_reasons(desk, http):

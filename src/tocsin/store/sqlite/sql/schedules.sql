@@ -1,7 +1,7 @@
 -- Schedules (move.py, schedules.py). Statuses: 1 active, 2 paused, 3 finished, 4 broken. A row is found by its number.
 
 -- name: row
-json_array(s.id, s.tenant_id, s.name, s.revision, s.serial, s.status, s.look_at, p.spec, s.state)
+json_array(s.id, s.tenant_id, s.name, s.revision, s.serial, s.status, s.look_at, coalesce(p.spec, ''), s.state)
 
 -- name: look
 -- ?1 numbers. What the careful path judges by; serial 0: there is none.
