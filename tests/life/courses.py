@@ -76,10 +76,9 @@ class Course:
         """At how many instants of (after, until] it was due."""
         return sum(segment.count(after, until) for segment in self.segments)
 
-    def counts_at(self, now: int, after: int, until: int) -> set[int]:
-        """The same as it was known at a time; several where an edit was made at that time."""
-        known = (one for one in self.segments if one.after <= now and (one.until is None or now <= one.until))
-        return {one.count(after, until, ahead=True) for one in known}
+    def counts(self, after: int, until: int) -> set[int]:
+        """The same by each of its timings: what was decided ahead of time was decided by one of them."""
+        return {segment.count(after, until, ahead=True) for segment in self.segments}
 
     def was_due(self, at: int) -> bool:
         """Whether it was due then, or would have been when that was decided."""
@@ -239,7 +238,7 @@ def _account(course: Course, jobs: list[JobState]) -> None:
     decided = 0
     for before, skip in zip([None, *skips], skips, strict=False):
         assert before is None or before.last < skip.first, f"{name} skipped something twice: {before}, {skip}"
-        counts = course.counts_at(skip.recorded_at, skip.first - 1, skip.last)
+        counts = course.counts(skip.first - 1, skip.last)
         assert skip.count in counts, f"{name} was due {counts} times in {skip}"
         decided += course.count(skip.first - 1, min(skip.last, cursor))
     kept: set[int] = set()

@@ -31,13 +31,15 @@ MISSED: tuple[dict[str, Any], ...] = (
     {"policy": "run_latest"},
     {"policy": "run_latest", "starting_deadline_s": 30},
     {"policy": "skip"},
-    {"policy": "run_all"},
+    {"policy": "run_all", "max_catch_up": 4},
     {"policy": "run_all", "max_catch_up": 2},
     {"policy": "run_all", "max_catch_up": 5, "starting_deadline_s": 400},
 )
 OVERLAPS = ("allow", "allow", "forbid", "replace")
 # Until when what has fallen behind has caught up, once everything works.
 PATIENCE_S = 7_200
+# So often a worker and the stages wait for each other at one instant.
+TURNS = 12
 
 
 class LifeOfSchedules(Life):
@@ -185,14 +187,21 @@ class LifeOfSchedules(Life):
         until = world.clock.now_ms() + PATIENCE_S * 1000
         while behind := self._behind():
             assert world.clock.now_ms() < until, f"schedules do not go on: {behind}"
-            world.clock.advance(20)
-            self._run(world.settle())
-            self._run(self._work())
+            for _ in range(5):
+                world.clock.advance(4)
+                self._run(self._catch_up())
             self._run(courses.check())
         for schedule_id, course in courses.live.items():
             self._run(world.delete_schedule(schedule_id, course.row.tenant))
         self._run(courses.check())
         super()._come_to_an_end()
+
+    async def _catch_up(self) -> None:
+        """The stages and a worker in turn, as far as one has something for the other."""
+        for _ in range(TURNS):
+            await self.world.settle()
+            if not await self._work():
+                return
 
     def _behind(self) -> list[str]:
         """The schedules that have something to do still."""
