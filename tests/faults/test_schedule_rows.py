@@ -19,6 +19,7 @@ from tocsin.store.sqlite.occurrences import number_of
 # A minute and a half before the clocks of New York go forward.
 BEFORE = at("2026-03-08 06:58:30")
 HUGE = 2**62
+SPEC_OF = "spec_id = (SELECT spec_id FROM schedules WHERE number = ?)"
 
 
 def rule(**fields: Any) -> Callable[[dict[str, Any]], Any]:
@@ -58,6 +59,7 @@ BAD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a next run before it": but(next_at=-HUGE, fire_at=-HUGE),
     "a cursor beyond the calendar": but(passed_at=HUGE, passed_local=HUGE),
     "a cursor before it": but(passed_at=-HUGE, passed_local=-HUGE),
+    "a pause beyond the calendar": but(pause_until=HUGE * 4),
     "a backlog of ages": but(
         backlogs=[
             {"kind": "schedule", "name": "x", "rule": {"cron": "* * * * *"}, "low": -HUGE, "high": HUGE, "left": HUGE}
@@ -100,13 +102,16 @@ def spoil(data: Path, kept: Kept, *, spec: Any = None, state: Any = None) -> Non
     """Write into the file what no program of ours would."""
     number = number_of(kept.schedule_id)
     with sqlite3.connect(data / "tocsin.db") as file:
-        for table, key, change in (("specs", "spec", spec), ("schedules", "state", state)):
+        for table, key, place, change in (
+            ("specs", "spec", SPEC_OF, spec),
+            ("schedules", "state", "number = ?", state),
+        ):
             if change is None:
                 continue
-            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE number = ?", (number,))
+            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE {place}", (number,))
             after = change(json.loads(text))
             after = after if isinstance(after, str) else json.dumps(after)
-            file.execute(f"UPDATE {table} SET {key} = ? WHERE number = ?", (after, number))
+            file.execute(f"UPDATE {table} SET {key} = ? WHERE {place}", (after, number))
     file.close()
 
 
@@ -188,7 +193,7 @@ async def beyond_no_help(site: Site, kepts: dict[str, Kept]) -> None:
     async with site.server.running(worker_of(site.server, work=nothing)):
         await site.advance(minutes=4)
     newest = {name: (await kept.fired())[-1:] for name, kept in kepts.items()}
-    assert newest == dict.fromkeys(kepts, [text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))])
+    assert newest == {key: [text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))] for key in kepts}
 
 
 async def nothing(payload: object) -> None:
@@ -232,7 +237,7 @@ async def test_a_schedule_whose_row_has_lost_its_definition_is_broken(tmp_path):
 
         def lose(data: Path) -> None:
             with sqlite3.connect(data / "tocsin.db") as file:
-                file.execute("DELETE FROM specs WHERE number = ?", (number_of(kept.schedule_id),))
+                file.execute(f"DELETE FROM specs WHERE {SPEC_OF}", (number_of(kept.schedule_id),))
             file.close()
 
         await site.restart(timedelta(seconds=5), meanwhile=lose)
