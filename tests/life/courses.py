@@ -212,7 +212,9 @@ def _kept(job: JobState) -> bool:
 
 def _ahead(course: Course, jobs: list[JobState], latest: int) -> None:
     row, state = course.row, course.state
-    waiting = {job.job_id: job for job in jobs if job.status is Status.SCHEDULED and job.definition.origin == "schedule"}
+    waiting = {
+        job.job_id: job for job in jobs if job.status is Status.SCHEDULED and job.definition.origin == "schedule"
+    }
     if row.status == "active":
         assert state.job_id is not None, f"{row.schedule_id} is active and has no occurrence ahead: {state}"
         assert row.look_at is not None, f"{row.schedule_id} is active and nobody will look at it: {row}"
@@ -225,7 +227,9 @@ def _ahead(course: Course, jobs: list[JobState], latest: int) -> None:
         assert job.definition.occurrence_at == state.next_at, f"{job} is not for {state.next_at}"
         assert state.next_at > course.cursor, f"{state.next_at} is ahead of {row.schedule_id} and decided: {state}"
     for job in waiting.values():
-        assert (job.definition.occurrence_at or 0) <= latest, f"{row.schedule_id} has two occurrences ahead: {job}, {state}"
+        assert (job.definition.occurrence_at or 0) <= latest, (
+            f"{row.schedule_id} has two occurrences ahead: {job}, {state}"
+        )
     for held in state.held:
         assert held.job_id in waiting, f"{row.schedule_id} holds {held}, which does not wait"
 

@@ -45,9 +45,7 @@ TURNS = 12
 class LifeOfSchedules(Life):
     """The machine with schedules."""
 
-    @initialize(
-        timing=st.sampled_from(TIMINGS[:3]), missed=st.sampled_from(MISSED), overlap=st.sampled_from(OVERLAPS)
-    )
+    @initialize(timing=st.sampled_from(TIMINGS[:3]), missed=st.sampled_from(MISSED), overlap=st.sampled_from(OVERLAPS))
     def begin_schedules(self, timing: dict[str, Any], missed: dict[str, Any], overlap: str) -> None:
         """There is a schedule from the beginning."""
         self.first = (timing, missed, overlap)
@@ -114,7 +112,9 @@ class LifeOfSchedules(Life):
         self._owner(data, "patch_schedule", luck, **choices[what]())
 
     @precondition(lambda self: self._some())
-    @rule(data=st.data(), window_s=st.sampled_from((None, 3, 40)), expires_after_s=st.sampled_from((None, 5)), luck=LUCK)
+    @rule(
+        data=st.data(), window_s=st.sampled_from((None, 3, 40)), expires_after_s=st.sampled_from((None, 5)), luck=LUCK
+    )
     def edit_template(
         self, data: st.DataObject, window_s: float | None, expires_after_s: float | None, luck: Luck
     ) -> None:
