@@ -91,7 +91,7 @@ class Presenter:
         """What a timing would do; Refused 422."""
         now = self._clock.now_ms()
         after = now if body.after is None else ms_of(body.after)
-        rule = rule_of(body, self._agenda.zones, after, None)
+        rule = rule_of(body, self._agenda.zones, after)
         plan = self._agenda.plan(Spec(rule=rule, job=_NO_JOB))
         return wire.Previewed(
             runs=_shown_runs(plan, rule, self._agenda.zones, after, body.count),
@@ -181,8 +181,6 @@ class Presenter:
         )
 
 
-# Above every skip's key, and yet a place to go on from.
-_FROM_THE_TOP = (10**17, "~")
 _NO_JOB = wire.JobTemplate(queue="preview", target=wire.TaskTarget(handler="preview"))
 
 
