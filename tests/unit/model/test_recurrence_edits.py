@@ -1,6 +1,7 @@
 """What becomes of occurrences when somebody steps in: pauses, edits, skips and early starts, other zone data, repairs."""
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -325,7 +326,7 @@ def local(kept: Ledger, offset_h: float) -> list[str]:
     return [datetime.fromtimestamp(at / 1000, zone).strftime("%d %H:%M") for at in kept.fired]
 
 
-NINE = {"cron": "0 9 * * *", "zone": "America/Vancouver"}
+NINE: dict[str, Any] = {"cron": "0 9 * * *", "zone": "America/Vancouver"}
 
 
 def test_new_zone_data_moves_what_is_ahead():
