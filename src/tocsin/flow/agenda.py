@@ -184,7 +184,7 @@ def _size(entry: Entry) -> int:
 
 def _absurd(state: State) -> str | None:
     """What no step can have written: with it the schedule would stand still unseen, or run for ages."""
-    instants = (state.next_at, state.fire_at, state.passed_at)
+    instants = (state.next_at, state.fire_at, state.passed_at, state.paused_from, state.pause_until)
     if any(at is not None and not FIRST_MS <= at <= LAST_MS for at in instants):
         return "an instant beyond the calendar"
     if any(backlog.left > MOST_LEFT for backlog in state.backlogs):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from tocsin import wire
 from tocsin.clock import Clock, Entropy
@@ -224,6 +224,8 @@ class Definer:
         template, tenant = step.spec.job, ahead.line.tenant
         retry = policy_of(template, retrying_of(await self._queues.get(tenant, template.queue)))
         definition = definition_of(template, at, fire_at, retry, step.schedule_id, "schedule", ahead.created_at)
+        # The run is the same, so its key is, too, wherever in a new window it fires.
+        definition = structs.replace(definition, key_at=ahead.definition.key_at)
         after = replace(
             ahead,
             version=ahead.version + 1,

@@ -181,8 +181,6 @@ class Presenter:
         )
 
 
-# Above every skip's key, and yet a place to go on from.
-_FROM_THE_TOP = (10**17, "~")
 _NO_JOB = wire.JobTemplate(queue="preview", target=wire.TaskTarget(handler="preview"))
 
 

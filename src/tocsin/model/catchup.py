@@ -133,9 +133,7 @@ class CatchUp(Decision):
             self.held.append(job_id)
         if all(one.job_id != job_id for one in self.state.held):
             self.state.held += (Held(at, job_id),)
-        if not counted:
-            self.state.runs += 1
-            self.state.stretch = None
+        self.state.runs += not counted
 
     def relook_at(self, job_id: str) -> int:
         """When an occurrence that is held is looked at again."""
@@ -163,8 +161,9 @@ class CatchUp(Decision):
 
     # --- missed occurrences become a chain
 
-    def queue_up(self, first: int, last: int, job_id: str | None) -> None:
-        """Missed occurrences are caught up with, oldest first; what is too old or too many of them, the oldest, is left out."""
+    def queue_up(self, first: int, last: int, job_id: str | None) -> int:
+        """Missed occurrences are caught up with, oldest first; what is too old or too many of them, the oldest, is left out. The
+        instant up to which they are decided: before `last` where the schedule comes to its end."""
         missed, state, low = self.spec.missed, self.state, first - 1
         if (late := self._late()) is not None:
             late = min(late, last)
@@ -203,6 +202,7 @@ class CatchUp(Decision):
             self.fires.append(job_id)
         elif job_id is not None and any(one.job_id == job_id for one in state.held):
             self.held.append(job_id)
+        return high
 
     def _expired(self, at: int) -> bool:
         expiry_s, fire_at = self.spec.job.expires_after_s, self.state.fire_at

@@ -168,7 +168,8 @@ class Decision:
             state.passed_local = at + (state.offset_s if offset_s is None else offset_s) * 1000
             state.passed_at = at
         if state.decided:
-            state.decided = tuple(one for one in state.decided if one > at)
+            # Those behind the cursor, but still to come, matter where the timing is changed.
+            state.decided = tuple(one for one in state.decided if one > min(at, self.look.now))
 
     def ran(self, at: int, job_id: str) -> None:
         """An occurrence has fired, or is sure to."""

@@ -44,6 +44,9 @@ class Step(CatchUp):
         at, job_id = self.state.next_at, self.state.job_id
         assert at is not None, "only an occurrence ahead can fire"
         self.end_pause()
+        if self._is_off(at):
+            self.rezone()
+            return
         self.passed(at)
         if self.outdated:
             self.judge(at, job_id)
@@ -61,6 +64,14 @@ class Step(CatchUp):
         """Whether a node with newer zone data has made the occurrence ahead."""
         ours, theirs = self.zones.version, self.state.zone_data
         return ours != theirs and self.spec.rule.zoned and older(ours, theirs)
+
+    def _is_off(self, at: int) -> bool:
+        """Whether the occurrence ahead was computed with older zone data and falls at another instant by ours. Where nobody has seen
+        that before it was due, its day would have no run, or two."""
+        if not self.spec.rule.zoned or not older(self.state.zone_data, self.zones.version):
+            return False
+        run = self.following(self._after())
+        return run is None or run.at != at
 
     def pay(self) -> None:
         """Make the occurrence ahead where there is none; one whose time has come meanwhile is decided about at once."""
@@ -206,7 +217,8 @@ class Step(CatchUp):
     def _missed(self, at: int, job_id: str | None) -> None:
         newest = self.plan.last(self.look.now + 1)
         assert newest is not None, "the successor is one"
-        self.passed(newest.at, newest.offset_s)
+        if self.spec.missed.policy != "run_all":
+            self.passed(newest.at, newest.offset_s)
         match self.spec.missed.policy:
             case "skip":
                 self._drop(job_id, at - 1, newest.at, "missed, and the schedule skips what was missed")
@@ -214,7 +226,9 @@ class Step(CatchUp):
                 self._drop(job_id, at - 1, newest.at - 1, "missed, and a later one runs in its place")
                 self.judge(newest.at, None)
             case "run_all":
-                self.queue_up(at, newest.at, job_id)
+                # Behind the last run that is allowed there are no occurrences any more.
+                last = self.plan.last(self.queue_up(at, newest.at, job_id) + 1) or newest
+                self.passed(last.at, last.offset_s)
         self.ahead(self.following(newest.at))
 
     def _drop(self, job_id: str | None, low: int, high: int, detail: str) -> None:

@@ -24,7 +24,8 @@ WHERE instr(b.doc, '"schedule_id":') AND json_valid(b.doc) AND json_type(b.doc, 
 INSERT INTO occurrences_to_delete (schedule, job) VALUES [[({1}, {2})]];
 
 -- name: skip_expired
--- ?1 now, ?2 IDs of jobs that expire now: what is to be read of them as skips; a longer one, of what a backfill made again, stays
+-- ?1 now, ?2 IDs of jobs that expire now: what is to be read of them as skips; a longer one stays. A backfill's is none: its
+-- occurrence had its turn.
 INSERT INTO skips (schedule, first, reason, last, count, recorded_at, detail)
 SELECT j.schedule, json_extract(b.doc, '$.occurrence_at'), 'expired', json_extract(b.doc, '$.occurrence_at'), 1, ?1, NULL
 FROM json_each(?2) AS asked
@@ -32,6 +33,7 @@ CROSS JOIN jobs AS j ON j.id = asked.value
 CROSS JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id
 WHERE j.schedule IS NOT NULL
     AND json_type(iif(json_valid(b.doc), b.doc, '{}'), '$.occurrence_at') = 'integer'
+    AND json_extract(b.doc, '$.origin') = 'schedule'
     AND EXISTS (SELECT 1 FROM schedules AS s WHERE s.number = j.schedule)
 ON CONFLICT (schedule, first, reason) DO UPDATE SET last = excluded.last, count = excluded.count,
     recorded_at = excluded.recorded_at, detail = excluded.detail
