@@ -34,6 +34,8 @@ MOST = 100_000
 MOST_BYTES = 256 * 1024 * 1024
 # As much as a schedule can have to catch up with, or a backfill.
 MOST_LEFT = max(MAX_CATCH_UP, MAX_BACKFILL)
+# So many catch-up runs a second: after an outage they must not stand in the way of what is due now.
+CATCH_UP_PER_S = 1_000
 # What goes wrong when one schedule's numbers are absurd.
 FAULTS = (ArithmeticError, LookupError, ValueError, AssertionError)
 UNREADABLE = Spec(
@@ -74,8 +76,8 @@ class Agenda:
         self.zones, self._most, self._most_bytes = zones, most, most_bytes
         self._ahead: dict[str, Entry] = {}
         self._bytes = 0
-        # From when on the next catch-up run may fire, so that an outage's remains do not stand in the way of what is due.
-        self.catch_up_at = 0.0
+        # In elapsed time: a step of the clock must not put the runs off.
+        self._catch_up_s = 0.0
 
     def entry(self, row: ScheduleRow) -> Entry:
         """A row made ready; Broken if it cannot be."""
@@ -136,6 +138,14 @@ class Agenda:
         row = entry.row
         return begin(row.schedule_id, row.revision, row.status, entry.spec, entry.state, entry.plan, look, self.zones)
 
+    def catch_up_at(self, now: int) -> int:
+        """From when on the next catch-up run may fire, so that an outage's remains do not stand in the way of what is due."""
+        return now + max(round((self._catch_up_s - self._clock.elapsed_s()) * 1000), 0)
+
+    def caught_up(self) -> None:
+        """A catch-up run has got its time."""
+        self._catch_up_s = max(self._catch_up_s, self._clock.elapsed_s()) + 1 / CATCH_UP_PER_S
+
     async def looks(self, entries: Sequence[Entry]) -> list[Look]:
         """What is going on, as far as decisions about these schedules depend on it. The rows were read before this, so what they
         know of is either going on or has ended."""
@@ -148,7 +158,7 @@ class Agenda:
                 now=now,
                 going=going.get(entry.row.schedule_id, {}),
                 over_quota=over[entry.row.tenant],
-                catch_up_at=round(self.catch_up_at),
+                catch_up_at=self.catch_up_at(now),
             )
             for entry in entries
         ]

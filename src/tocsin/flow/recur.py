@@ -25,8 +25,6 @@ from tocsin.store.schedules import Moved, ScheduleStore
 from tocsin.telemetry import log
 
 ROUNDS = 4
-# So many catch-up runs a second: after an outage they must not stand in the way of what is due now.
-CATCH_UP_PER_S = 1_000
 
 
 @dataclass(slots=True)
@@ -160,7 +158,7 @@ class Recurer:
     def _decide(self, case: _Case, look: Look) -> Decided:
         entry, job_id = case.entry, case.due.job_id
         # As the decision before this one has left it: those of one batch fire one after another, too.
-        look = replace(look, catch_up_at=round(self._agenda.catch_up_at))
+        look = replace(look, catch_up_at=self._agenda.catch_up_at(look.now))
         step = self._agenda.begin(entry, look)
         try:
             if job_id == step.state.job_id:
@@ -179,7 +177,7 @@ class Recurer:
             step.break_off(f"its next occurrence cannot be computed ({error}): change its timing")
             log.error("schedule_broken", schedule=step.schedule_id, error=repr(error), next="the other schedules go on")
         if any(make.origin == "schedule" and make.job_id != step.state.job_id for make in step.makes):
-            self._agenda.catch_up_at = max(self._agenda.catch_up_at, look.now) + 1000 / CATCH_UP_PER_S
+            self._agenda.caught_up()
         return Decided(entry, step, entry.row.tenant, entry.row.name, {job_id: case.due})
 
 

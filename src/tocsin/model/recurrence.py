@@ -137,11 +137,12 @@ class Step(CatchUp):
 
     def make_again(self) -> None:
         """The occurrence ahead has no job: make it."""
-        at = self.state.next_at
+        state, at = self.state, self.state.next_at
         assert at is not None, "only an occurrence ahead can be without its job"
         run = self.plan.next(at - 1)
-        # Under another ID: what is left of the lost one would keep it from being made.
-        self.mark = f"again at {self.look.now}"
+        if state.job_id == self.job_id_of(at):
+            # Under another ID: what is left of the lost one would keep it from being made.
+            self.mark = f"again at {self.look.now}"
         if run is not None and run.at == at:
             self.ahead(run)
         else:
