@@ -193,6 +193,40 @@ async def test_a_node_that_dies_between_any_two_writes_of_a_fire_neither_repeats
     assert points > 20, "there are many such points"
 
 
+@pytest.mark.parametrize("begin", range(3))
+@pytest.mark.parametrize("overlap", ["forbid", "replace"])
+async def test_a_node_that_dies_while_a_run_goes_on_starts_no_second_one_beside_it(overlap, begin):
+    """The same for an occurrence that is left out or has to wait: the run before it is still going on (F-10)."""
+    points, died = begin, True
+    while died:
+        fleet = await Fleet.of(0, 0)
+        first, other = fleet.worlds
+        kept = await put(first, cron="* * * * *", overlap=overlap)
+        await fleet.pass_time(55, working=False)
+        live = await other.claim_one(lease_s=300)
+        await fleet.pass_time(50, working=False)
+        first.clock.advance(10)
+        first.fault.clear()
+        first.fault.after(points)
+        with suppress(Crashed):
+            await first.settle()
+        died = not first.fault.planned
+        other.clock.advance(10)
+        await first.restart()
+        other.clock.advance(0.2)
+        await fleet.pass_time(90)
+        assert not fleet.done, "nothing starts beside the one that is live"
+        await other.complete(live.lease_token)
+        await fleet.pass_time(70)
+        assert len(fleet.done) >= 1
+        assert set(fleet.done.values()) == {1}
+        left_out = await first.on.store.schedules.skips(kept.schedule_id, None, 50)
+        assert {skip.reason for skip in left_out} == {"overlap"}
+        await fleet.check()
+        points += 3
+    assert points > 10, "there are many such points"
+
+
 # --- what others have changed (F-35, F-78, F-79)
 
 

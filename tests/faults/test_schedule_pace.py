@@ -22,20 +22,20 @@ from tocsin.store.schedules import ScheduleRow
 TENANT = "acme"
 DAY_MS = 86_400_000
 WEEKS_MS = 8 * 7 * DAY_MS
-ZONES = ("UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Pacific/Chatham")
+ZONES = ("UTC", "Europe/Berlin", "Pacific/Chatham")
 SLOW_S = 2.0
 
 
 def mixed(number: int) -> dict[str, Any]:
-    """One of a hundred: most weekly, some monthly, daily, or at odd intervals."""
-    zone = ZONES[number % len(ZONES)]
-    if number % 10 == 0:
-        return {"cron": f"{number % 60} {number % 24} * * *", "time_zone": zone}
-    if number % 10 == 1:
-        return {"every_s": 86_400 + 977 * number}
-    if number % 10 == 2:
-        return {"cron": f"{number % 60} 10 1,15 * *", "time_zone": zone}
-    return {"cron": f"{number % 60} {number % 24} * * {number % 7}", "time_zone": zone}
+    """One of many: most weekly, some twice a month, daily, or at odd intervals."""
+    zone, minute, hour = ZONES[number % len(ZONES)], 20 * (number % 3), 6 * (number % 4)
+    if number % 20 == 0:
+        return {"cron": f"{minute} {hour} * * *", "time_zone": zone}
+    if number % 20 == 1:
+        return {"every_s": 200_000 + 977 * number}
+    if number % 20 == 2:
+        return {"cron": f"{minute} 10 1,15 * *", "time_zone": zone}
+    return {"cron": f"{minute} {hour} * * {number % 7}", "time_zone": zone}
 
 
 class Slow(World):

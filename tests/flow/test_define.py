@@ -1,5 +1,7 @@
 """Schedules are changed while their occurrences fall due."""
 
+from typing import Any
+
 import pytest
 
 from tests.flow.recurring import TENANT, change, define, jobs_of, put, skips_of
@@ -49,7 +51,7 @@ async def test_the_window_of_the_last_occurrence_that_there_can_be_ends_with_the
 
 
 async def test_an_interval_without_an_anchor_begins_at_its_start_also_when_that_is_moved(any_world):
-    hourly = {"every_s": 3_600}
+    hourly: dict[str, Any] = {"every_s": 3_600}
     made = await define(any_world, **hourly, start_at="2026-12-05T04:10:00Z")
     assert made.next_run_at == "2026-12-05T04:10:00Z"
     moved = await put(any_world, **hourly, start_at="2026-12-05T05:20:00Z")
