@@ -14,6 +14,7 @@ from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import invalid
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.define import ROUNDS, Definer
+from tocsin.flow.look import not_found
 from tocsin.flow.occurrences import Decided, Mover, new_job, policy_of
 from tocsin.flow.park import Parker
 from tocsin.flow.present import Presenter
@@ -88,7 +89,8 @@ class Director:
         else:
             REPLAYED.inc()
         (job,) = await self._jobs.states([created.job_id])
-        assert job is not None, "it was created"
+        if job is None:
+            raise not_found(created.job_id)  # a replay of one that is archived by now
         return job, created.made is Made.REPLAYED
 
     async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule:
