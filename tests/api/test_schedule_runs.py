@@ -116,6 +116,8 @@ async def test_to_cancel_the_waiting_job_is_to_skip_it(server):
     (job,) = await kept.jobs()
     path = f"/v1/jobs/{job['job_id']}"
     assert (await server.http("PATCH", path, {"run_at": "2030-03-18T00:00:00Z"})).status == 409
+    wider = {"timing": {"class": "flexible", "window_s": 7_200}}
+    assert (await server.http("PATCH", path, wider)).json["type"] == "/problems/occurrence-time"
     reply = await server.http("DELETE", path)
     assert (reply.status, reply.json["status"]) == (200, "CANCELLED")
     assert (await kept.get())["next_run_at"] == "2030-03-17T19:00:00Z"
