@@ -290,3 +290,14 @@ async def test_a_page_of_skips_is_no_longer_than_its_limit_while_a_pause_goes_on
         if (cursor := page["next_cursor"]) is None:
             break
     assert seen == ["paused", *["skipped_by_user"] * 3]
+
+
+async def test_a_pause_that_ends_after_the_last_run_leaves_the_schedule_finished(server):
+    kept = await schedule(server, end_at="2030-03-17T18:30:00Z")
+    await kept.patch(paused=True, pause_until="2030-03-17T19:00:00Z")
+    server.process.clock.advance(2 * HOUR_S)  # before anybody has looked at it
+    shown = await kept.get()
+    assert (shown["status"], shown["paused"], shown["next_run_at"]) == ("finished", False, None)
+    await server.advance(HOUR_S)
+    assert (await kept.get())["status"] == "finished"
+    assert [(skip["count"], skip["reason"]) for skip in await kept.skips()] == [(1, "paused")]

@@ -123,7 +123,7 @@ class Presenter:
         spec, rule, now = entry.spec, entry.spec.rule, self._clock.now_ms()
         status = row.status
         if status == "paused" and state.pause_until is not None and state.pause_until <= now:
-            status = "active"
+            status = "active" if state.next_at is not None or state.owing else "finished"
         paused = status == "paused"
         return wire.Schedule(
             schedule_id=row.schedule_id,
