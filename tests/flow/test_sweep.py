@@ -1,6 +1,7 @@
 """Sweep: every active schedule has one occurrence ahead, whatever has happened; what is wrong with one is no other's misfortune."""
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, timedelta, timezone
 
@@ -77,6 +78,24 @@ async def test_a_job_that_is_missing_is_made_again(world):
     await sound(world, made.schedule_id, since=world.clock.now_ms() - 100_000)
     assert [one[3] for one in await skips_of(world, made)] in ([], ["missed"])
     assert len(await world.claim(10)) >= 1
+
+
+async def test_an_occurrence_whose_job_is_lost_is_made_again_once_and_fires(tmp_path):
+    world = SqliteWorld(tmp_path)
+    await world.start()
+    made = await define(world, cron="0 * * * *")
+    (lost,) = await jobs_of(world, made)
+    await world.stop()
+    with sqlite3.connect(tmp_path / "tocsin.db") as file:
+        file.execute("DELETE FROM jobs WHERE id = ?", (lost.job_id,))
+    file.close()
+    before = _repairs("job missing")
+    await world.start()
+    await world.advance(40 * 60)
+    assert _repairs("job missing") == before + 1
+    assert [job.status for job in await jobs_of(world, made)] == [Status.QUEUED, Status.SCHEDULED]
+    assert await skips_of(world, made) == []
+    await world.stop()
 
 
 async def test_a_job_that_has_moved_on_by_itself_is_passed_over(any_world):

@@ -304,7 +304,8 @@ class Life(RuleBasedStateMachine):
         jobs = [job for job in (await look(self.world)).jobs.values() if job.status not in TERMINAL]
         return [job.due_at for job in jobs]
 
-    async def _work(self) -> None:
+    async def _work(self) -> bool:
+        """Claim and complete what is ready; whether there was anything."""
         got: list[wire.ClaimedJob] = [
             *await self.world.on.claim.claim_callbacks(wire.ClaimRequest(worker="e", max=100))
         ]
@@ -312,6 +313,7 @@ class Life(RuleBasedStateMachine):
             got += await self.world.claim(100, worker="last", tenant=tenant)
         for job in got:
             assert await self.world.complete(job.lease_token) is Status.SUCCEEDED
+        return bool(got)
 
     # inside
 

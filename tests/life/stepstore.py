@@ -300,9 +300,11 @@ class StepStore(StepRows):
         row = self.disk.jobs.get(job_id)
         if row is None or not (row.gone or row.job.status in FINISHED):
             return
-        definition = row.job.definition
-        if row.expired and definition.schedule_id is not None and definition.occurrence_at is not None:
-            await self.put_skip(expired_skip(definition.schedule_id, definition.occurrence_at, self._clock.now_ms()))
+        made = row.job.definition
+        own = made.origin == "schedule"
+        if row.expired and own and made.schedule_id is not None and made.occurrence_at is not None:
+            skip = expired_skip(made.schedule_id, made.occurrence_at, self._clock.now_ms())
+            await self.put_skip(skip, over_longer=False)
         await self.point("before finished put")
         self.disk.finished[job_id] = row
         await self.point("after finished put")

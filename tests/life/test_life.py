@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.life.machine import Life
+from tests.life.schedulelife import LifeOfSchedules, LifeOfSchedulesOnSqlite
 from tests.life.sqliteworld import LifeOnSqlite
 
 # Thousands of steps, each with a look at the whole store: longer than one test may take elsewhere.
@@ -26,3 +27,9 @@ TestLifeWithoutTransactions.settings = LENGTH
 
 TestLifeOnSqlite = LifeOnSqlite.TestCase
 TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)
+
+TestSchedulesWithoutTransactions = LifeOfSchedules.TestCase
+TestSchedulesWithoutTransactions.settings = LENGTH
+
+TestSchedulesOnSqlite = LifeOfSchedulesOnSqlite.TestCase
+TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)

@@ -112,7 +112,9 @@ class Process:
         self.follow = Follower(schedules, self.mover, self.agenda, self.ends, clock)
         self.sweep = Sweeper(jobs, schedules, self.mover, self.agenda, self.follow, leases, clock)
         self.present = Presenter(jobs, schedules, self.agenda, clock)
-        self.define = Definer(jobs, schedules, self.mover, self.agenda, self.present, self.queues, clock, entropy)
+        self.define = Definer(
+            jobs, schedules, self.mover, self.agenda, self.present, self.queues, self.quotas, clock, entropy
+        )
         self.direct = Director(
             jobs,
             self.mover,
@@ -288,6 +290,38 @@ class World:
         row = await self.on.queues.get(tenant, queue)
         await self.on.queues.put(QueueRow(tenant=tenant, queue=queue, paused=paused, lease_ms=row.lease_ms))
 
+    # owners of schedules
+
+    async def define(
+        self, tenant: str, name: str, *, template: dict[str, Any] | None = None, **fields: Any
+    ) -> wire.Schedule:
+        """PUT by name: make a schedule, or change it."""
+        body = {"job_template": _template(template)} | fields
+        return (await self.on.define.upsert(tenant, name, _read(body, wire.SchedulePut)))[0]
+
+    async def patch_schedule(
+        self, schedule_id: str, tenant: str = "acme", *, template: dict[str, Any] | None = None, **fields: Any
+    ) -> wire.Schedule:
+        """PATCH of a schedule."""
+        body = fields if template is None else {"job_template": _template(template)} | fields
+        return await self.on.define.patch(tenant, schedule_id, _read(body, wire.SchedulePatch), None)
+
+    async def delete_schedule(self, schedule_id: str, tenant: str = "acme") -> None:
+        """DELETE of a schedule."""
+        await self.on.define.delete(tenant, schedule_id)
+
+    async def skip_next(self, schedule_id: str, tenant: str = "acme") -> wire.Schedule:
+        """:skip-next"""
+        return await self.on.direct.skip_next(tenant, schedule_id)
+
+    async def trigger(self, schedule_id: str, tenant: str = "acme", *, key: str | None = None) -> JobState:
+        """:trigger"""
+        return (await self.on.direct.trigger(tenant, schedule_id, wire.Trigger(), key, b"trigger".ljust(16)))[0]
+
+    async def backfill(self, schedule_id: str, tenant: str = "acme", **fields: Any) -> wire.Backfilled:
+        """:backfill"""
+        return await self.on.direct.backfill(tenant, schedule_id, _read(fields, wire.Backfill))
+
     # workers
 
     async def claim(
@@ -318,6 +352,10 @@ class World:
     async def attempts(self, job_id: str, tenant: str = "acme") -> list[tuple[int, str | None]]:
         """The attempts of a job: number and outcome."""
         return [(attempt.attempt, attempt.outcome) for attempt in await self.on.look.attempts(tenant, job_id)]
+
+
+def _template(fields: dict[str, Any] | None) -> dict[str, Any]:
+    return {"queue": "q", "target": {"type": "task", "handler": "do"}} | (fields or {})
 
 
 def _read(body: object, kind: type[T]) -> T:

@@ -16,7 +16,7 @@ jobs before it writes the row, so a job that changes in between (a running one t
 still won.
 
 A job of a schedule that expires (`JobStore.fire`, `JobStore.claim`) leaves a skip of its occurrence, written with it. A job
-without an `occurrence_at` stands for no occurrence and leaves none.
+without an `occurrence_at` stands for no occurrence and leaves none, and neither does a backfill's: its occurrence had its turn.
 """
 
 from __future__ import annotations

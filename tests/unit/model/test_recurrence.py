@@ -45,7 +45,7 @@ def test_skip_leaves_out_all_that_was_missed():
 def test_run_all_runs_them_in_order_one_after_another():
     kept = Ledger(spec(missed="run_all"))
     kept.jump(hour(4.5))
-    seen = []
+    seen: list[int] = []
     while going := kept.going():
         assert len(going) == 1
         seen += kept.hours()[len(seen) :]
@@ -368,9 +368,14 @@ def test_an_edit_begins_a_new_range():
     assert kept.shown() == [(1, 3, 3, "missed"), (4, 5, 2, "missed")]
 
 
+def _broken_off(step: Step) -> None:
+    step.fires.append(step.state.job_id or "")
+    step.break_off("why")
+
+
 def test_one_that_cannot_be_computed_stands_still():
     kept = Ledger(spec())
-    kept.step(lambda step: (step.fires.append(step.state.job_id), step.break_off("why")))
+    kept.step(_broken_off)
     assert (kept.status, kept.state.broken, kept.state.next_at) == ("broken", "why", None)
     kept.revision += 1
     kept.step(lambda step: step.mend(kept.spec, step.plan))
