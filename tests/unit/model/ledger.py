@@ -128,7 +128,7 @@ class Ledger:
             self._put_skip(skip, step)
         for reason, count in step.left_out.items():
             self.counted[reason] = self.counted.get(reason, 0) + count
-        if self.status == "finished" and step.status != "finished":
+        if _is_over(self.status, self.state) and not _is_over(step.status, step.state):
             self.gaps.append((self.state.passed_at or 0, self.now))
         self.state, self.status, self.spec = decode_state(encode(step.state)), step.status, step.spec
         self.sound()
@@ -141,7 +141,7 @@ class Ledger:
         found = {*before, skip.last} if skip.count == len(before) + 1 else None
         for plan in plans:
             more = set(instants(plan, max(before, default=skip.first - 1), skip.last))
-            if found is None and len(more) + len(before) == skip.count and skip.last in more:
+            if found is None and len(more) + len(before) == skip.count and {skip.first, skip.last} <= before | more:
                 found = before | more
         assert found is not None, f"{skip} says more or less than there is"
         self.skips[key], self.left_out[key] = skip, found
@@ -331,6 +331,10 @@ class Ledger:
     def next_hour(self) -> int | None:
         """The occurrence ahead, in hours since T0."""
         return None if self.state.next_at is None else (self.state.next_at - T0) // HOUR
+
+
+def _is_over(status: ScheduleStatus, state: State) -> bool:
+    return status == "finished" or (status == "paused" and state.paused_from is None)
 
 
 def instants(plan: Plan, after: int, until: int) -> list[int]:
