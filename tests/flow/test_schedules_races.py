@@ -93,7 +93,7 @@ def _in_the_middle(world: World, deed: Callable[[], Awaitable[object]]) -> list[
             await deed()
         return await move(moves)
 
-    schedules.move = interrupted
+    schedules.move = interrupted  # type: ignore[method-assign]
     return left
 
 

@@ -78,7 +78,7 @@ class Definer:
             changed = await self._edit(row, body)
             if changed is not None:
                 return await self._shown(changed), False
-        raise _too_busy(name)
+        raise too_busy(name)
 
     async def patch(self, tenant: str, schedule_id: str, body: SchedulePatch, if_match: int | None) -> wire.Schedule:
         """Change a schedule; Refused 404, 409, 412 or 422."""
@@ -90,7 +90,7 @@ class Definer:
             changed = await self._edit(row, body)
             if changed is not None:
                 return await self._shown(changed)
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def delete(self, tenant: str, schedule_id: str) -> None:
         """Delete a schedule: its waiting jobs are cancelled, started ones go on, its name is free. Refused 404."""
@@ -104,7 +104,7 @@ class Definer:
             decided = Decided(entry, step, tenant, row.name, {}, more=changes, gone=True)
             if (await self._mover.write([decided]))[0] is Moved.WON:
                 return
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def _shown(self, row: ScheduleRow) -> wire.Schedule:
         return (await self._presenter.show([row]))[0]
@@ -282,7 +282,8 @@ def _pause(step: Step, wish: PauseWish) -> None:
         state.pause_note = wish.note
 
 
-def _too_busy(name: str) -> Refused:
+def too_busy(name: str) -> Refused:
+    """The problem of a schedule that others keep changing."""
     return Refused(
         409, "busy", "Too many changes at once", f"{name} was changed by others {ROUNDS} times meanwhile; try again"
     )

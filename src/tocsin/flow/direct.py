@@ -13,7 +13,8 @@ from tocsin.clock import Clock, Entropy, ms_of
 from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import invalid
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
-from tocsin.flow.define import ROUNDS, Definer
+from tocsin.flow.define import ROUNDS, Definer, too_busy
+from tocsin.flow.look import not_found
 from tocsin.flow.occurrences import Decided, Mover, new_job, policy_of
 from tocsin.flow.park import Parker
 from tocsin.flow.present import Presenter
@@ -88,7 +89,8 @@ class Director:
         else:
             REPLAYED.inc()
         (job,) = await self._jobs.states([created.job_id])
-        assert job is not None, "it was created"
+        if job is None:
+            raise not_found(created.job_id)  # a replay of one that is archived by now
         return job, created.made is Made.REPLAYED
 
     async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule:
@@ -107,7 +109,7 @@ class Director:
             decided = Decided(entry, step, tenant, row.name, {})
             if (await self._mover.write([decided]))[0] is Moved.WON and decided.row is not None:
                 return (await self._presenter.show([decided.row]))[0]
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def backfill(self, tenant: str, schedule_id: str, body: wire.Backfill) -> wire.Backfilled:
         """Run every occurrence of a past range; Refused 404, 409, 422 or 429."""
@@ -149,7 +151,7 @@ class Director:
             step.advance()
             if (await self._mover.write([Decided(entry, step, tenant, row.name, {})]))[0] is Moved.WON:
                 return wire.Backfilled(backfill_id=name, count=count)
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     def _ready(self, row: ScheduleRow) -> Entry:
         try:
@@ -163,9 +165,3 @@ class Director:
 
 def _broken(why: str) -> Refused:
     return Refused(409, "schedule-broken", "The schedule is broken", f"{why}; then try again")
-
-
-def _too_busy(name: str) -> Refused:
-    return Refused(
-        409, "busy", "Too many changes at once", f"{name} was changed by others {ROUNDS} times meanwhile; try again"
-    )
