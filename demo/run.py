@@ -216,14 +216,14 @@ def ran_on_schedule(story: Story) -> None:
         len(ticks) + skipped == due_count,
         f"of {due_count} intervals of 2 s {len(ticks)} ran"
         + (
-            f", the other {skipped} are on record as {' and '.join({each['reason'] for each in skips})}"
+            f" and {skipped} did not, which is on record with the reason: {' and '.join({each['reason'] for each in skips})}"
             if skips
             else ""
         ),
     )
     story.expect(len(set(times)) == len(times), "none ran twice")
     lates = sorted(lateness(story.server, each["job_id"]) for each in ticks)
-    for which, late_s in (("median", lates[len(lates) // 2]), ("the latest", lates[-1])):
+    for which, late_s in (("median", lates[len(lates) // 2]), ("the most late", lates[-1])):
         story.rows.append(
             (f"interval: {len(ticks)} runs, {which}", "1", "", "", f"{late_s * 1000:,.0f} ms", "succeeded")
         )

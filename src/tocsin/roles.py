@@ -172,7 +172,7 @@ async def _compose(
     follower = Follower(store.schedules, mover, agenda, ends, clock)
     sweeper = Sweeper(jobs, store.schedules, mover, agenda, follower, leases, clock)
     presenter = Presenter(jobs, store.schedules, agenda, clock)
-    definer = Definer(jobs, store.schedules, mover, agenda, presenter, queues, clock, entropy)
+    definer = Definer(jobs, store.schedules, mover, agenda, presenter, queues, quotas, clock, entropy)
     tokens = LeaseTokens(await rows.secret("lease-tokens", entropy.bytes(32)))
     dispatcher = Dispatcher(jobs, near, leases, parker, recurer, tally, clock)
     loader = Loader(jobs, near, leases, clock)

@@ -1,5 +1,6 @@
 """When something would run, as the API tells before anything is saved: every vector of the published rule, gaps and repeats."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,3 +105,15 @@ async def test_a_preview_near_the_end_of_time_has_fewer_runs(server):
     reply = await server.http("POST", PREVIEW, {"every_s": 86_400, "after": after, "count": 100})
     assert reply.status == 200
     assert len(reply.json["runs"]) <= 2
+
+
+async def test_a_preview_of_centuries_lets_others_have_their_turn(server):
+    body = {"cron": "0 0 29 2 *", "time_zone": "Europe/Bucharest", "count": 100}
+    preview = asyncio.create_task(server.http("POST", "/v1/schedules:preview", body))
+    between = 0
+    while not preview.done():
+        await asyncio.sleep(0)
+        between += 1
+    reply = preview.result()
+    assert (reply.status, len(reply.json["runs"])) == (200, 100)
+    assert between >= 100

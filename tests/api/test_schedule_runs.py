@@ -116,6 +116,8 @@ async def test_to_cancel_the_waiting_job_is_to_skip_it(server):
     (job,) = await kept.jobs()
     path = f"/v1/jobs/{job['job_id']}"
     assert (await server.http("PATCH", path, {"run_at": "2030-03-18T00:00:00Z"})).status == 409
+    wider = {"timing": {"class": "flexible", "window_s": 7_200}}
+    assert (await server.http("PATCH", path, wider)).json["type"] == "/problems/occurrence-time"
     reply = await server.http("DELETE", path)
     assert (reply.status, reply.json["status"]) == (200, "CANCELLED")
     assert (await kept.get())["next_run_at"] == "2030-03-17T19:00:00Z"
@@ -288,3 +290,14 @@ async def test_a_page_of_skips_is_no_longer_than_its_limit_while_a_pause_goes_on
         if (cursor := page["next_cursor"]) is None:
             break
     assert seen == ["paused", *["skipped_by_user"] * 3]
+
+
+async def test_a_pause_that_ends_after_the_last_run_leaves_the_schedule_finished(server):
+    kept = await schedule(server, end_at="2030-03-17T18:30:00Z")
+    await kept.patch(paused=True, pause_until="2030-03-17T19:00:00Z")
+    server.process.clock.advance(2 * HOUR_S)  # before anybody has looked at it
+    shown = await kept.get()
+    assert (shown["status"], shown["paused"], shown["next_run_at"]) == ("finished", False, None)
+    await server.advance(HOUR_S)
+    assert (await kept.get())["status"] == "finished"
+    assert [(skip["count"], skip["reason"]) for skip in await kept.skips()] == [(1, "paused")]

@@ -166,12 +166,12 @@ def test_rules_for_all_of_them_can_be_given(imported, server):
 
 
 def test_json_has_all_of_it(imported, server):
-    code, out, _ = imported(CRONTAB + "0 bad * * * x\n", "--json", "--skip-bad")
+    code, out, _ = imported(CRONTAB + "0 bad * * * x\n@reboot y\n", "--json", "--skip-bad")
     assert code == 0
     told = json.loads(out)
     assert [each["what"] for each in told["schedules"]] == ["made", "made"]
     assert told["schedules"][0]["schedule_id"] == "sch_0"
-    assert [each["line"] for each in told["faults"]] == [6]
+    assert [each["line"] for each in told["faults"]] == [6, 7]
     assert len(told["notes"]) == 1
 
 

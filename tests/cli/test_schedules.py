@@ -99,6 +99,9 @@ def test_a_schedule_is_named_by_its_name(tocsin, server):
         ("/v1/schedules/sch_1", []),
     ]
     assert "cron          0 2 * * *" in out
+    assert '"settle", "timeout_s": 3600.0}, "payload": {"a": [1]}}\n' in out, (
+        "what the template leaves open is left out"
+    )
     assert "Sun 2026-12-06 02:00:00+05:30" in out
 
 
@@ -131,6 +134,7 @@ def test_schedules_are_listed(tocsin, server):
     server.answers = [
         page(
             schedule(status="paused", paused=True, pause_note="month end"),
+            schedule(status="paused", paused=True, pause_note="year end", pause_until="2027-01-04T00:00:00Z"),
             schedule(name="quick", cron=None, time_zone=None, every_s=90.0, status="broken", broken_reason="no zone"),
         )
     ]
@@ -138,6 +142,7 @@ def test_schedules_are_listed(tocsin, server):
     assert code == 0
     assert server.asked[0].query == [("status", "paused"), ("limit", "50")]
     assert "paused (month end)" in out
+    assert "paused (until 2027-01-04T00:00:00Z, year end)" in out
     assert "broken (no zone)" in out
     assert "every 90 s" in out
     server.answers = [NONE]
@@ -218,13 +223,29 @@ def test_a_schedule_is_paused_resumed_and_deleted(tocsin, server):
     ]
 
 
+def test_a_pause_says_until_when_and_hints_are_not_repeated(tocsin, server):
+    hinted = schedule(hints=["it is a crowded minute"])
+    paused = {**hinted, "paused": True, "status": "paused", "pause_until": "2027-01-04T00:00:00Z"}
+    server.answers = [(200, hinted), (200, paused)]
+    out = tocsin("schedules", "pause", "sch_1", "--until", "2027-01-04T00:00:00Z")[1]
+    assert "At 02:00 every day (paused until 2027-01-04T00:00:00Z)\n" in out
+    assert "Note:" not in out
+    server.answers = [(200, paused), (200, hinted)]
+    assert tocsin("schedules", "resume", "sch_1")[1].startswith("nightly  sch_1  resumed\n")
+    server.answers = [(200, hinted), (200, hinted)]
+    assert tocsin("schedules", "resume", "sch_1")[1].startswith("nightly  sch_1  it was not paused\n")
+
+
 def test_a_schedule_is_triggered_and_backfilled(tocsin, server):
     server.answers = [(200, schedule()), (201, job())]
     assert tocsin("schedules", "trigger", "sch_1", "-p", "[1]", "--idempotency-key", "k")[1] == "job_1  SCHEDULED\n"
     server.answers = [(200, schedule()), (202, {"backfill_id": "b", "count": 1})]
     code, out, _ = tocsin("schedules", "backfill", "sch_1", "--from", "f", "--to", "t", "--concurrency", "2")
-    assert (code, out[:18]) == (0, "1 run, 2 at once; ")
-    trigger, backfill = (asked for asked in server.asked if asked.method == "POST")
+    assert (code, out) == (0, "1 run; look at it with: tocsin schedules jobs nightly\n")
+    server.answers = [(200, schedule(name="a b")), (202, {"backfill_id": "b", "count": 3})]
+    out = tocsin("schedules", "backfill", "sch_1", "--from", "f", "--to", "t", "--concurrency", "2")[1]
+    assert out == "3 runs, 2 at once; look at them with: tocsin schedules jobs 'a b'\n"
+    trigger, backfill, _ = (asked for asked in server.asked if asked.method == "POST")
     assert (trigger.path, trigger.body, trigger.headers) == (
         "/v1/schedules/sch_1:trigger",
         {"payload": [1]},
@@ -238,7 +259,9 @@ def test_its_jobs_and_skips_are_listed(tocsin, server):
     server.answers = [(200, schedule()), page(job(occurrence_at="2026-12-05T20:30:00Z", origin="schedule"), more="c")]
     code, out, _ = tocsin("schedules", "jobs", "sch_1", "--limit", "1")
     assert code == 0
+    assert out.splitlines()[0].split("  ")[0] == "occurrence at"
     assert "2026-12-05T20:30:00Z  schedule" in out
+    assert "reports" not in out, "the queue is the schedule's"
     assert "--cursor c" in out
     skip = {"from": "a", "to": "b", "count": 3, "reason": "paused", "recorded_at": "r", "detail": None}
     server.answers = [(200, schedule()), page(skip)]
@@ -288,6 +311,14 @@ def test_a_fault_is_told_by_the_option_that_has_it(tocsin, server):
     )
 
 
+def test_a_preview_calls_its_expression_by_its_place(tocsin, server):
+    fault = {"pointer": "/cron", "detail": "hour: 25 is above 23"}
+    server.answers = [problem(422, "invalid", "Invalid request", "/cron: hour: 25 is above 23", errors=[fault])]
+    assert tocsin("schedules", "preview", "0 25 * * *")[2] == (
+        "tocsin: Invalid request: EXPR: hour: 25 is above 23 (422)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -304,6 +335,7 @@ def test_a_fault_is_told_by_the_option_that_has_it(tocsin, server):
         (["update", "sch_1", "--handler", "x", "--method", "GET"], "belong to a callback"),
         (["list", "--status", "DEAD"], "'DEAD'"),
         (["preview"], "give an expression in quotes"),
+        (["preview", "0", "2", "*", "*", "*"], "a cron expression goes in quotes, '0 2 * * *'"),
         (["preview", "x", "--count", "101"], "--count"),
         (["backfill", "sch_1", "--from", "x"], "Missing option '--to'"),
         (["import-crontab", "-q", "q", "--handler", "h", "/no/such/crontab"], "/no/such/crontab cannot be read"),

@@ -13,7 +13,7 @@ from tests.conformance.yard import LEASE_MS, LINE, WORKER, Yard, due, fired, ski
 from tocsin.model.job import decode_definition
 from tocsin.model.partition import bucket_of
 from tocsin.store.port import FIRE, Change, Due, Fired, JobFilter, Success
-from tocsin.store.schedules import Move, Moved, ScheduleRow
+from tocsin.store.schedules import Move, Moved, ScheduleRow, SkipRow
 from tocsin.wire import Outcome, Status
 
 MINUTE_MS = 60_000
@@ -390,6 +390,24 @@ async def test_an_occurrence_that_expires_leaves_a_skip(yard: Yard, how: str) ->
     assert [(one.first, one.last, one.count, one.reason, one.recorded_at) for one in found] == [
         (job.fire_at, job.fire_at, 1, "expired", yard.now) for job in reversed(jobs)
     ]
+
+
+async def test_a_job_that_expires_shortens_no_skip_that_begins_with_it(yard: Yard) -> None:
+    row = yard.schedule()
+    job = yard.occurrence(row, -1, expires_in_ms=1_000)
+    await yard.move(Move(schedule_id=row.schedule_id, serial=0, after=row, jobs=(job,)))
+    longer = SkipRow(
+        schedule_id=row.schedule_id,
+        first=job.fire_at,
+        last=job.fire_at + 60_000,
+        count=2,
+        reason="expired",
+        recorded_at=1,
+    )
+    await yard.schedules.add_skips([longer])
+    yard.clock.advance(2)
+    assert await yard.jobs.fire([due(job)]) == [Fired.EXPIRED]
+    assert await yard.schedules.skips(row.schedule_id, None, 10) == [longer]
 
 
 async def test_a_job_that_outlived_its_schedule_expires_without_a_skip(yard: Yard) -> None:

@@ -21,7 +21,7 @@ from tocsin.model.zones import Zones, pinned_zones
 from tocsin.store.port import JobFilter, Store
 from tocsin.store.schedules import ScheduleFilter, ScheduleRow, SkipRow
 from tocsin.telemetry import REGISTRY
-from tocsin.wire import Status
+from tocsin.wire import ScheduleStatus, Status
 
 PAGE = 1_000
 # A rescue waits two seconds beyond the end of a lease.
@@ -31,6 +31,7 @@ EVENTS = {
     "skipped": Status.SKIPPED,
     "cancelled": Status.CANCELLED,
 }
+STATUSES: tuple[ScheduleStatus, ...] = ("active", "paused", "finished", "broken")
 REASONS = ("paused", "overlap", "deadline", "missed", "catch_up_limit", "skipped_by_user", "expired", "quota")
 
 
@@ -83,11 +84,13 @@ async def sound(
     *,
     zones: Zones | None = None,
     retimed: bool = False,
+    since: int | None = None,
     accepted: Iterable[str] = (),
     books: Books | None = None,
     http: Http | None = None,
 ) -> None:
-    """Look at everything a tenant has. `retimed`: timings were changed, so occurrences are accounted for from the last change on."""
+    """Look at everything a tenant has. `retimed`: timings were changed, so occurrences are accounted for from the last change on, or
+    from `since`."""
     jobs = {job.job_id: job for job in await all_jobs(store, tenant)}
     missing = [job_id for job_id in accepted if job_id not in jobs]
     assert not missing, f"accepted, and not there: {missing}"
@@ -99,7 +102,8 @@ async def sound(
             continue
         found = await _look(store, row, jobs, zones or pinned_zones())
         _has_what_is_ahead(found, now)
-        _accounts(found, now, since=found.state.updated_at if retimed else found.state.created_at, whole=not retimed)
+        begin = since or (found.state.updated_at if retimed else found.state.created_at)
+        _accounts(found, now, begin, whole=not retimed and since is None)
     if books is not None:
         await _agree(store, rows, jobs.values(), books)
     if http is not None:
@@ -228,8 +232,8 @@ async def _agree(store: Store, rows: Iterable[ScheduleRow], jobs: Iterable[JobSt
         told = {reason: books.since("tocsin_schedule_skips_total", "reason", reason) for reason in REASONS}
         assert told == {reason: reasons[reason] for reason in REASONS}
     counts = Counter(row.status for row in rows)
-    for status in ("active", "paused", "finished", "broken"):
-        assert books.gauge("tocsin_schedules", "status", status) == counts[status], status
+    for one in STATUSES:
+        assert books.gauge("tocsin_schedules", "status", one) == counts[one], one
 
 
 async def _shows(http: Http, rows: Iterable[ScheduleRow], jobs: Iterable[JobState]) -> None:

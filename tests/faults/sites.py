@@ -21,7 +21,7 @@ from typing import Any, Self
 from tests.asgi import Http, Reply
 from tests.faults.checks import Books, sound
 from tocsin import roles
-from tocsin.clock import ManualClock, SeededEntropy, datetime_of, rfc3339
+from tocsin.clock import ManualClock, SeededEntropy, ms_of, rfc3339
 from tocsin.config import Settings
 from tocsin.model.zones import Zones, pinned_zones
 from tocsin.store.schedules import ScheduleRow
@@ -82,7 +82,11 @@ class Site:
         return made
 
     async def restart(
-        self, after: timedelta = timedelta(), *, zones: Zones | None = None, meanwhile: Callable[[Path], None] | None = None
+        self,
+        after: timedelta = timedelta(),
+        *,
+        zones: Zones | None = None,
+        meanwhile: Callable[[Path], None] | None = None,
     ) -> None:
         """Kill the server and start it again `after` so long. `meanwhile` may do something to the folder."""
         self.zones = zones or self.zones
@@ -141,7 +145,7 @@ class Site:
     async def metrics(self) -> str:
         return (await self.http("GET", "/metrics")).body.decode()
 
-    async def check(self, *, retimed: bool = False) -> None:
+    async def check(self, *, retimed: bool = False, since: datetime | None = None) -> None:
         """What must be true after every scenario (a minute later, so that the sweep has passed)."""
         await self.advance(seconds=61)
         await sound(
@@ -150,6 +154,7 @@ class Site:
             TENANT,
             zones=self.zones,
             retimed=retimed,
+            since=None if since is None else ms_of(since),
             accepted=self.accepted,
             books=self.books,
             http=self.http,
@@ -230,7 +235,7 @@ class Kept:
 
 def text(moment: datetime) -> str:
     """An instant as answers show it."""
-    return rfc3339(round(moment.timestamp() * 1000))
+    return rfc3339(ms_of(moment))
 
 
 def texts(first: str, last: str, every: timedelta) -> list[str]:
@@ -240,7 +245,3 @@ def texts(first: str, last: str, every: timedelta) -> list[str]:
         found.append(text(moment))
         moment += every
     return found
-
-
-def moment_of(at_ms: int) -> datetime:
-    return datetime_of(at_ms)

@@ -56,7 +56,9 @@ async def test_three_days_of_missed_minutes_are_one_skip_and_the_schedule_goes_o
         await site.check()
 
 
-@pytest.mark.parametrize("missed_runs", [{"policy": "run_latest"}, {"policy": "skip"}, RUN_TEN], ids=lambda one: one["policy"])
+@pytest.mark.parametrize(
+    "missed_runs", [{"policy": "run_latest"}, {"policy": "skip"}, RUN_TEN], ids=lambda one: one["policy"]
+)
 async def test_three_days_of_pause_are_one_skip_whatever_the_policy(tmp_path, missed_runs):
     async with Site(tmp_path, NOON) as site:
         kept = await site.schedule(cron="* * * * *", missed_runs=missed_runs)

@@ -116,7 +116,7 @@ async def test_a_redriven_and_a_triggered_run_count_as_going_on(tmp_path):
 @pytest.mark.parametrize("down_s", [0, 70])
 async def test_what_replaces_a_run_starts_when_that_has_ended_also_after_a_restart(tmp_path, down_s):
     async with Site(tmp_path, NOON) as site:
-        kept = await site.schedule(cron="*/2 * * * *", overlap="replace")
+        await site.schedule(cron="*/2 * * * *", overlap="replace")
         await site.advance(minutes=2)
         (first,) = await site.claim(lease_s=120)
         await site.advance(minutes=2)
@@ -133,7 +133,7 @@ async def test_what_replaces_a_run_starts_when_that_has_ended_also_after_a_resta
 
 async def test_what_replaces_a_run_starts_at_the_latest_when_its_lease_is_over(tmp_path):
     async with Site(tmp_path, NOON) as site:
-        kept = await site.schedule(cron="* * * * *", overlap="replace")
+        await site.schedule(cron="* * * * *", overlap="replace")
         await site.advance(minutes=1)
         await site.claim(lease_s=30)
         await site.advance(seconds=50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from tocsin.store.sqlite.occurrences import number_of
 # A minute and a half before the clocks of New York go forward.
 BEFORE = at("2026-03-08 06:58:30")
 HUGE = 2**62
+SPEC_OF = "spec_id = (SELECT spec_id FROM schedules WHERE number = ?)"
 
 
 def rule(**fields: Any) -> Callable[[dict[str, Any]], Any]:
@@ -57,6 +59,7 @@ BAD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a next run before it": but(next_at=-HUGE, fire_at=-HUGE),
     "a cursor beyond the calendar": but(passed_at=HUGE, passed_local=HUGE),
     "a cursor before it": but(passed_at=-HUGE, passed_local=-HUGE),
+    "a pause beyond the calendar": but(pause_until=HUGE * 4),
     "a backlog of ages": but(
         backlogs=[
             {"kind": "schedule", "name": "x", "rule": {"cron": "* * * * *"}, "low": -HUGE, "high": HUGE, "left": HUGE}
@@ -95,17 +98,23 @@ ODD_STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+SPEC_OF = "spec_id = (SELECT spec_id FROM schedules WHERE number = ?)"
+
+
 def spoil(data: Path, kept: Kept, *, spec: Any = None, state: Any = None) -> None:
     """Write into the file what no program of ours would."""
     number = number_of(kept.schedule_id)
     with sqlite3.connect(data / "tocsin.db") as file:
-        for table, key, change in (("specs", "spec", spec), ("schedules", "state", state)):
+        for table, key, which, change in (
+            ("specs", "spec", SPEC_OF, spec),
+            ("schedules", "state", "number = ?", state),
+        ):
             if change is None:
                 continue
-            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE number = ?", (number,))
+            ((text,),) = file.execute(f"SELECT {key} FROM {table} WHERE {which}", (number,))
             after = change(json.loads(text))
             after = after if isinstance(after, str) else json.dumps(after)
-            file.execute(f"UPDATE {table} SET {key} = ? WHERE number = ?", (after, number))
+            file.execute(f"UPDATE {table} SET {key} = ? WHERE {which}", (after, number))
     file.close()
 
 
@@ -187,7 +196,8 @@ async def beyond_no_help(site: Site, kepts: dict[str, Kept]) -> None:
     async with site.server.running(worker_of(site.server, work=nothing)):
         await site.advance(minutes=4)
     newest = {name: (await kept.fired())[-1:] for name, kept in kepts.items()}
-    assert newest == dict.fromkeys(kepts, [text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))])
+    last = text(site.now.replace(minute=site.now.minute // 2 * 2, second=0))
+    assert newest == {name: [last] for name in kepts}
 
 
 async def nothing(payload: object) -> None:
@@ -231,7 +241,7 @@ async def test_a_schedule_whose_row_has_lost_its_definition_is_broken(tmp_path):
 
         def lose(data: Path) -> None:
             with sqlite3.connect(data / "tocsin.db") as file:
-                file.execute("DELETE FROM specs WHERE number = ?", (number_of(kept.schedule_id),))
+                file.execute(f"DELETE FROM specs WHERE {SPEC_OF}", (number_of(kept.schedule_id),))
             file.close()
 
         await site.restart(timedelta(seconds=5), meanwhile=lose)
@@ -242,3 +252,20 @@ async def test_a_schedule_whose_row_has_lost_its_definition_is_broken(tmp_path):
         assert shown["broken_reason"]
         await kept.delete()
         await site.check()
+
+
+async def test_a_schedule_of_which_nothing_can_be_written_any_more_keeps_nobody_waiting(tmp_path):
+    async with Site(tmp_path, BEFORE) as site:
+        kept, other = [await site.schedule(name, cron="* * * * *") for name in ("kept", "other")]
+
+        def use_up(data: Path) -> None:
+            with sqlite3.connect(data / "tocsin.db") as file:
+                number = number_of(kept.schedule_id)
+                file.execute("UPDATE schedules SET serial = ? WHERE number = ?", (2**63 - 1, number))
+            file.close()
+
+        await site.restart(timedelta(seconds=5), meanwhile=use_up)
+        async with asyncio.timeout(20):
+            await site.advance(minutes=5)
+        assert len(await other.fired()) == 5
+        assert len(await kept.fired()) == 1

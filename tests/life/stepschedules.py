@@ -83,11 +83,11 @@ class StepSchedules:
         )
 
     async def _pay(self, name: Name) -> None:
-        """Pay what a row owes, if it does."""
-        owing = self._disk.schedules.get(name)
-        if owing is None or owing.owes is None:
-            return
-        one = owing.owes
+        """Pay what a row owes, until it owes nothing: another move may come while the last one is being paid."""
+        while (owing := self._disk.schedules.get(name)) is not None and owing.owes is not None:
+            await self._pay_one(name, owing, owing.owes)
+
+    async def _pay_one(self, name: Name, owing: Owing, one: Move) -> None:
         for job in one.jobs:
             await self._pay_job(job)
         for due in one.fires:
@@ -201,15 +201,19 @@ class StepSchedules:
     # inside
 
     async def _pay_all(self, schedule_ids: Sequence[str]) -> None:
-        for schedule_id in schedule_ids:
-            name = self._find(schedule_id)
-            if name is not None:
-                await self._pay(name)
+        wanted = set(schedule_ids)
+        await self._pay_where(lambda _, schedule_id: schedule_id in wanted)
 
     async def _pay_where(self, wanted: Callable[[str, str], bool]) -> None:
-        """Pay the rows whose tenant and ID are wanted, those on their way out included."""
-        for name, owing in list(self._disk.schedules.items()):
-            if owing.owes is not None and wanted(name[0], owing.owes.schedule_id):
+        """Pay the rows whose tenant and ID are wanted, those on their way out included, until none of them owes anything: so the
+        read that follows at once finds none that does."""
+
+        def owing() -> list[Name]:
+            found = self._disk.schedules.items()
+            return [name for name, one in found if one.owes is not None and wanted(name[0], one.owes.schedule_id)]
+
+        while names := owing():
+            for name in names:
                 await self._pay(name)
 
     def _find(self, schedule_id: str) -> Name | None:

@@ -303,7 +303,8 @@ class StepStore(StepRows):
         made = row.job.definition
         own = made.origin == "schedule"
         if row.expired and own and made.schedule_id is not None and made.occurrence_at is not None:
-            await self.put_skip(expired_skip(made.schedule_id, made.occurrence_at, self._clock.now_ms()))
+            skip = expired_skip(made.schedule_id, made.occurrence_at, self._clock.now_ms())
+            await self.put_skip(skip, over_longer=False)
         await self.point("before finished put")
         self.disk.finished[job_id] = row
         await self.point("after finished put")

@@ -112,7 +112,9 @@ class Process:
         self.follow = Follower(schedules, self.mover, self.agenda, self.ends, clock)
         self.sweep = Sweeper(jobs, schedules, self.mover, self.agenda, self.follow, leases, clock)
         self.present = Presenter(jobs, schedules, self.agenda, clock)
-        self.define = Definer(jobs, schedules, self.mover, self.agenda, self.present, self.queues, clock, entropy)
+        self.define = Definer(
+            jobs, schedules, self.mover, self.agenda, self.present, self.queues, self.quotas, clock, entropy
+        )
         self.direct = Director(
             jobs,
             self.mover,

@@ -106,7 +106,10 @@ def _wrong_use(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
         print(context.get_help(), file=sys.stderr)
         return WRONG_USE
-    return _say(f"{error.format_message().rstrip('.')}; see {path} --help", WRONG_USE)
+    message = error.format_message().rstrip(".")
+    if "unexpected extra argument" in message and path.startswith("tocsin schedules"):
+        message += "; a cron expression goes in quotes, '0 2 * * *'"
+    return _say(f"{message}; see {path} --help", WRONG_USE)
 
 
 def _say(message: str, code: int) -> int:

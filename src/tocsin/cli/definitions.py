@@ -233,16 +233,18 @@ def preview(
         print(output.clean(f"Note: {hint}"))
 
 
-def show(reply: reach.Reply, json: bool, what: str) -> None:
-    """A schedule that was just made or changed: its next runs, and what is worth knowing about them."""
+def show(reply: reach.Reply, json: bool, what: str, *, hints: bool = True) -> None:
+    """A schedule that was just made or changed: its next runs and, with `hints`, what is worth knowing about its times."""
     if json:
         output.raw_json(reply.body)
         return
     schedule = reply.value
     print(output.clean(f"{schedule['name']}  {schedule['schedule_id']}  {what}"))
-    print(output.clean(f"{schedule['explanation']} ({schedule['status']})"))
+    until = schedule["paused"] and schedule["pause_until"]
+    status = f"{schedule['status']} until {until}" if until else schedule["status"]
+    print(output.clean(f"{schedule['explanation']} ({status})"))
     runs(schedule["next_runs"])
-    for hint in schedule["hints"]:
+    for hint in schedule["hints"] if hints else ():
         print(output.clean(f"Note: {hint}"))
 
 

@@ -72,7 +72,10 @@ class StoreReport(Protocol):
 
 
 def doctor(config: Config = None, data: Data = None, json: Json = False) -> None:
-    """Look at the installation of this machine; ends with 1 if something is wrong."""
+    """Look at the installation of this machine.
+
+    Ends with 1 if something is wrong.
+    """
     findings = list(_examine(config, data))
     problems = sum(finding.state == "problem" for finding in findings)
     if json:

@@ -64,7 +64,7 @@ def import_crontab(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     json: Json = False,
 ) -> None:
-    """Make schedules of a crontab's lines, or bring them up to date."""
+    """Make or update schedules from a crontab."""
     found = crontab.read(_bytes_of(file), file, prefix=prefix)
     common: dict[str, Any] = {
         **({} if missed_runs is None else {"missed_runs": {"policy": missed_runs}}),
@@ -186,6 +186,8 @@ def _same(before: dict[str, Any], body: dict[str, Any]) -> bool:
 
 
 def _report(done: list[Planned], found: crontab.Crontab, json: bool) -> None:
+    # The server's come after those of the file.
+    found.faults.sort(key=lambda each: each.number)
     if json:
         faults = [{"line": each.number, "text": each.text, "reason": each.reason} for each in found.faults]
         output.as_json({"schedules": [_shown(each) for each in done], "faults": faults, "notes": found.notes})
@@ -197,7 +199,7 @@ def _report(done: list[Planned], found: crontab.Crontab, json: bool) -> None:
     output.table(COLUMNS, rows, none="no line becomes a schedule")
     for note in found.notes:
         print(output.clean(f"Note: {note}"))
-    for fault in sorted(found.faults, key=lambda each: each.number):
+    for fault in found.faults:
         print(output.clean(f"line {fault.number} cannot be taken: {fault.reason}: {fault.text}"), file=sys.stderr)
 
 

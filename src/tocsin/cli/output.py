@@ -22,6 +22,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts inste
 
 # C0 and C1 controls, and the characters that reverse the direction of what follows them (Unicode UAX #9).
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# What would be of no use in two pieces: IDs, instants, and whatever is short.
+_WHOLE = re.compile(r"(?:job|sch)_\w+|(?:\w{3} )?\d{4}-\d\d-\d\d[T ]\S+|.{0,14}")
+_FOLDED = 10
 _STYLES = {
     "SUCCEEDED": "green",
     "DEAD": "red",
@@ -71,15 +74,25 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, none: str
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        grid.add_column(column, overflow="fold")
-    for row in rows:
-        texts = [shown(value) for value in row]
+    cells = [[shown(value) for value in row] for row in rows]
+    screen = console()
+    whole = _whole(columns, cells, screen.width)
+    for column, together in zip(columns, whole, strict=True):
+        grid.add_column(column, overflow="fold", no_wrap=together)
+    for texts in cells:
         grid.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in texts))
     if grid.row_count:
-        console().print(grid)
+        screen.print(grid)
     else:
         print(none)
+
+
+def _whole(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Which columns stay in one piece while the others are folded; none where there is no room, as they would be cut."""
+    whole = [all(_WHOLE.fullmatch(texts[place]) for texts in cells) for place in range(len(columns))]
+    widths = [max(len(column), *(len(texts[place]) for texts in cells), 0) for place, column in enumerate(columns)]
+    least = sum(each if together else min(each, _FOLDED) for each, together in zip(widths, whole, strict=True))
+    return whole if least + 2 * (len(columns) - 1) <= width else [False] * len(columns)
 
 
 def facts(values: Mapping[str, object]) -> None:

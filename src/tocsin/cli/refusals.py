@@ -95,6 +95,8 @@ def _ours(pointer: str, wrong: str, typed: Sequence[str]) -> str:
     """A fault of one field, by the option that was typed for it and, where it can be said shorter so, by what may be given."""
     # What a schedule's jobs are is said with the options of a job.
     names = {pointer, pointer.removeprefix("/job_template")}
+    if pointer == "/cron" and "preview" in typed:
+        return f"EXPR: {wrong}"
     field = max((known for known in _OPTIONS if any(_within(name, known) for name in names)), key=len, default="")
     options, allowed = _OPTIONS.get(field, ((), ""))
     if not any(text.partition("=")[0] in options or text[:2] in options for text in typed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Literal
 
 import typer
@@ -17,7 +18,9 @@ app = typer.Typer(help="Define, preview, look at, pause and run schedules.", no_
 Schedule = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its name or ID.")]
 Limit = Annotated[int, typer.Option(min=1, help="At most so many.")]
 Cursor = Annotated[str | None, typer.Option(metavar="CURSOR", help="Go on where an earlier list ended.")]
-COLUMNS = ("schedule", "name", "status", "when", "zone", "next run at", "last run at", "last status")
+COLUMNS = ("name", "status", "when", "zone", "next run at", "last run at", "last status")
+# Queue and target are the schedule's own.
+JOB_COLUMNS = ("occurrence at", "origin", "job", "status", "due at", "tries", "last error")
 SKIP_COLUMNS = ("from", "to", "count", "reason", "recorded at", "detail")
 ID = "sch_"
 
@@ -47,6 +50,8 @@ def get(schedule: Schedule, json: Json = False) -> None:
         return
     found = reply.value
     runs, hints = found.pop("next_runs"), found.pop("hints")
+    template = {name: value for name, value in (found["job_template"] or {}).items() if value is not None}
+    found["job_template"] = template
     output.facts({name: value for name, value in found.items() if value not in (None, {}, [])})
     print()
     definitions.runs(runs)
@@ -60,7 +65,10 @@ app.command()(definitions.update)
 
 @app.command()
 def delete(schedule: Schedule) -> None:
-    """Delete a schedule; its waiting job is cancelled, a started one goes on."""
+    """Delete a schedule and its waiting job.
+
+    A started one goes on.
+    """
     path, name = _path(schedule)
     reach.call("DELETE", path)
     print(output.clean(f"{name}  deleted"))
@@ -73,16 +81,21 @@ def pause(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Resume by itself then (RFC 3339).")] = None,
     json: Json = False,
 ) -> None:
-    """Start no more runs; started ones go on."""
+    """Start no more runs; started ones go on.
+
+    Pausing what is paused gives it this note and this time, and takes away those before.
+    """
     body = {"paused": True, "pause_note": note, "pause_until": until}
-    definitions.show(reach.call("PATCH", _path(schedule)[0], body=body), json, "paused")
+    definitions.show(reach.call("PATCH", _path(schedule)[0], body=body), json, "paused", hints=False)
 
 
 @app.command()
 def resume(schedule: Schedule, json: Json = False) -> None:
     """Start runs again, from the next one on."""
     body = {"paused": False, "pause_note": None, "pause_until": None}
-    definitions.show(reach.call("PATCH", _path(schedule)[0], body=body), json, "resumed")
+    before = find(schedule).value
+    what = "resumed" if before["paused"] else "it was not paused"
+    definitions.show(reach.call("PATCH", _path_of(before), body=body), json, what, hints=False)
 
 
 @app.command()
@@ -96,7 +109,7 @@ def trigger(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Run it once now, beside its plan, also while it is paused."""
+    """Run it once now, also while it is paused."""
     body = None if payload is None else {"payload": inputs.json_text(payload, "--payload")}
     headers = None if idempotency_key is None else {"Idempotency-Key": idempotency_key}
     reply = reach.call("POST", f"{_path(schedule)[0]}:trigger", body=body, headers=headers)
@@ -111,7 +124,7 @@ def trigger(
 def skip_next(schedule: Schedule, json: Json = False) -> None:
     """Leave out the next run; again: one more."""
     path, _ = _path(schedule)
-    definitions.show(reach.call("POST", f"{path}:skip-next"), json, "the next run is left out")
+    definitions.show(reach.call("POST", f"{path}:skip-next"), json, "the next run is left out", hints=False)
 
 
 @app.command()
@@ -128,28 +141,29 @@ def backfill(
 ) -> None:
     """Run every occurrence of a past stretch."""
     body = {"from": start, "to": end, "max": most, "order": order, "concurrency": concurrency}
-    reply = reach.call("POST", f"{_path(schedule)[0]}:backfill", body=body)
+    path, name = _path(schedule)
+    reply = reach.call("POST", f"{path}:backfill", body=body)
     if json:
         output.raw_json(reply.body)
         return
     count = reply.value["count"]
-    print(
-        f"{count:,} {'run' if count == 1 else 'runs'}, {concurrency} at once; look at them with: tocsin schedules jobs"
-    )
+    runs, them = ("1 run", "it") if count == 1 else (f"{count:,} runs, {concurrency:,} at once", "them")
+    print(output.clean(f"{runs}; look at {them} with: tocsin schedules jobs {shlex.quote(name)}"))
 
 
 @app.command()
 def jobs(schedule: Schedule, limit: Limit = 50, cursor: Cursor = None, json: Json = False) -> None:
-    """List a schedule's jobs, the newest occurrence first."""
+    """List its jobs, the newest occurrence first.
+
+    All of them: those that wait, that ran, and that were taken back by a pause or a change. One without an occurrence was triggered.
+    """
     items, more = pages(f"{_path(schedule)[0]}/jobs", [], limit, cursor)
-    columns = ("occurrence at", "origin", *job_commands.COLUMNS)
-    rows = [[job["occurrence_at"], job["origin"], *job_commands.row(job)] for job in items]
-    _list(items, more, columns, rows, "no jobs yet", json)
+    _list(items, more, JOB_COLUMNS, [_job_row(job) for job in items], "no jobs yet", json)
 
 
 @app.command()
 def skips(schedule: Schedule, limit: Limit = 50, cursor: Cursor = None, json: Json = False) -> None:
-    """List the occurrences that did not run, and why, newest first."""
+    """List what did not run and why, newest first."""
     items, more = pages(f"{_path(schedule)[0]}/skips", [], limit, cursor)
     rows = [[each[column.replace(" ", "_")] for column in SKIP_COLUMNS] for each in items]
     _list(items, more, SKIP_COLUMNS, rows, "nothing was left out", json)
@@ -213,8 +227,15 @@ def _list(
 
 def _row(schedule: dict[str, Any]) -> list[object]:
     when = schedule["cron"] or f"every {schedule['every_s']:g} s"
-    status = schedule["status"]
-    reason = schedule["broken_reason"] or (schedule["pause_note"] if schedule["paused"] else None)
+    status, reason = schedule["status"], schedule["broken_reason"]
+    if schedule["paused"]:
+        until = schedule["pause_until"] and f"until {schedule['pause_until']}"
+        reason = reason or ", ".join(each for each in (until, schedule["pause_note"]) if each)
     times = [schedule["next_run_at"], schedule["last_run_at"], schedule["last_status"]]
     shown = f"{status} ({reason})" if reason else status
-    return [schedule["schedule_id"], schedule["name"], shown, when, schedule["time_zone"], *times]
+    return [schedule["name"], shown, when, schedule["time_zone"], *times]
+
+
+def _job_row(job: dict[str, Any]) -> list[object]:
+    row = dict(zip(job_commands.COLUMNS, job_commands.row(job), strict=True))
+    return [job["occurrence_at"], job["origin"], *(row[column] for column in JOB_COLUMNS[2:])]

@@ -25,7 +25,10 @@ def worker(
     concurrency: Annotated[int | None, typer.Option(min=1, max=10_000, help="Handlers at once.")] = None,
     prefetch: Annotated[int | None, typer.Option(min=0, max=50_000, help="Jobs that may wait in this process.")] = None,
 ) -> None:
-    """Run a Python worker until SIGTERM or Ctrl-C, which let running handlers end."""
+    """Run a Python worker until SIGTERM or Ctrl-C.
+
+    Either lets running handlers end.
+    """
     found = load(app)
     if queue:
         if len(set(queue)) != len(queue):

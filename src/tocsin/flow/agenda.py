@@ -20,7 +20,8 @@ from tocsin.flow.quotas import Quotas
 from tocsin.flow.tally import Tally
 from tocsin.model.cron import CronError
 from tocsin.model.ids import made_at_ms
-from tocsin.model.recurrence import Look, Step, begin, needs_look
+from tocsin.model.job import GOING, Status
+from tocsin.model.recurrence import Look, Step, begin
 from tocsin.model.schedule import Plan, Rule, Spec, State, decode_spec, decode_state, encode, plan_of
 from tocsin.model.timing import IntervalTiming
 from tocsin.model.zones import FIRST_MS, LAST_MS, UnknownZone, Zones
@@ -29,8 +30,12 @@ from tocsin.telemetry import log
 from tocsin.wire import MAX_BACKFILL, MAX_CATCH_UP, JobTemplate, TaskTarget
 
 MOST = 100_000
+# Of the rows' texts; what was read from them is about as large again.
+MOST_BYTES = 256 * 1024 * 1024
 # As much as a schedule can have to catch up with, or a backfill.
 MOST_LEFT = max(MAX_CATCH_UP, MAX_BACKFILL)
+# So many catch-up runs a second: after an outage they must not stand in the way of what is due now.
+CATCH_UP_PER_S = 1_000
 # What goes wrong when one schedule's numbers are absurd.
 FAULTS = (ArithmeticError, LookupError, ValueError, AssertionError)
 UNREADABLE = Spec(
@@ -58,13 +63,21 @@ class Agenda:
     """Entries of schedules."""
 
     def __init__(
-        self, store: ScheduleStore, quotas: Quotas, tally: Tally, zones: Zones, clock: Clock, most: int = MOST
+        self,
+        store: ScheduleStore,
+        quotas: Quotas,
+        tally: Tally,
+        zones: Zones,
+        clock: Clock,
+        most: int = MOST,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._store, self._quotas, self._tally, self._clock = store, quotas, tally, clock
-        self.zones, self._most = zones, most
+        self.zones, self._most, self._most_bytes = zones, most, most_bytes
         self._ahead: dict[str, Entry] = {}
-        # From when on the next catch-up run may fire, so that an outage's remains do not stand in the way of what is due.
-        self.catch_up_at = 0.0
+        self._bytes = 0
+        # In elapsed time: a step of the clock must not put the runs off.
+        self._catch_up_s = 0.0
 
     def entry(self, row: ScheduleRow) -> Entry:
         """A row made ready; Broken if it cannot be."""
@@ -87,6 +100,8 @@ class Agenda:
         except msgspec.DecodeError:
             made_at = made_at_ms(row.schedule_id)
             state = State(created_at=made_at, updated_at=made_at)
+        if _absurd(state) is not None:
+            state = structs.replace(state, next_at=None, fire_at=None, passed_at=None, backlogs=())
         with suppress(msgspec.DecodeError):
             spec = decode_spec(row.spec)
         return Entry(row, spec, state, NEVER)
@@ -102,52 +117,84 @@ class Agenda:
 
     def keep(self, entry: Entry) -> None:
         """Remember a schedule for when its occurrence ahead is due."""
-        if entry.state.job_id is None:
+        job_id = entry.state.job_id
+        if job_id is None:
             return
-        while len(self._ahead) >= self._most:
-            del self._ahead[next(iter(self._ahead))]
-        self._ahead[entry.state.job_id] = entry
+        self.take(job_id)
+        self._ahead[job_id] = entry
+        self._bytes += _size(entry)
+        while len(self._ahead) > self._most or self._bytes > self._most_bytes:
+            self.take(next(iter(self._ahead)))
 
     def take(self, job_id: str) -> Entry | None:
         """The schedule whose occurrence ahead this job is, as far as is remembered; it is forgotten."""
-        return self._ahead.pop(job_id, None)
+        entry = self._ahead.pop(job_id, None)
+        if entry is not None:
+            self._bytes -= _size(entry)
+        return entry
 
     def begin(self, entry: Entry, look: Look) -> Step:
         """Begin a step from an entry."""
         row = entry.row
         return begin(row.schedule_id, row.revision, row.status, entry.spec, entry.state, entry.plan, look, self.zones)
 
+    def catch_up_at(self, now: int) -> int:
+        """From when on the next catch-up run may fire, so that an outage's remains do not stand in the way of what is due."""
+        return now + max(round((self._catch_up_s - self._clock.elapsed_s()) * 1000), 0)
+
+    def caught_up(self) -> None:
+        """A catch-up run has got its time."""
+        self._catch_up_s = max(self._catch_up_s, self._clock.elapsed_s()) + 1 / CATCH_UP_PER_S
+
     async def looks(self, entries: Sequence[Entry]) -> list[Look]:
         """What is going on, as far as decisions about these schedules depend on it. The rows were read before this, so what they
         know of is either going on or has ended."""
-        wanted = [entry.row.schedule_id for entry in entries if needs_look(entry.spec, entry.state)]
-        going = await self._store.going(wanted) if wanted else {}
+        going = await self._going(entries)
         limits = {tenant: await self._quotas.limits_of(tenant) for tenant in {entry.row.tenant for entry in entries}}
         over = {tenant: self._tally.waiting(tenant) > limit.waiting_jobs for tenant, limit in limits.items()}
         now = self._clock.now_ms()
         return [
             Look(
                 now=now,
-                going={job.job_id: job.status for job in going.get(entry.row.schedule_id, ())},
+                going=going.get(entry.row.schedule_id, {}),
                 over_quota=over[entry.row.tenant],
-                catch_up_at=round(self.catch_up_at),
+                catch_up_at=self.catch_up_at(now),
             )
             for entry in entries
         ]
 
+    async def _going(self, entries: Sequence[Entry]) -> dict[str, dict[str, Status]]:
+        """The jobs of each schedule that are under way. With overlap `allow` only those that a backlog waits for: there may be any
+        number of others, and nothing depends on them."""
+        found: dict[str, dict[str, Status]] = {}
+        wanted = [entry.row.schedule_id for entry in entries if entry.spec.overlap != "allow"]
+        for schedule_id, jobs in (await self._store.going(wanted) if wanted else {}).items():
+            found[schedule_id] = {job.job_id: job.status for job in jobs}
+        backlogs = [one for entry in entries if entry.spec.overlap == "allow" for one in entry.state.backlogs]
+        awaited = [job_id for backlog in backlogs for job_id in backlog.going]
+        for pair in await self._store.of_jobs(awaited) if awaited else []:
+            if pair is not None and pair[1] is not None and pair[0].status in GOING:
+                found.setdefault(pair[1].schedule_id, {})[pair[0].job_id] = pair[0].status
+        return found
+
     async def break_off(self, row: ScheduleRow, reason: str) -> None:
         """Mark a schedule broken that may not even be readable. Its jobs go on, and so do all other schedules."""
-        state = self.remains(row).state
-        state = structs.replace(state, broken=reason, next_at=None, job_id=None, fire_at=None, owing=False)
-        after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=encode(state))
+        step = self.begin(self.remains(row), Look(self._clock.now_ms()))
+        step.break_off(reason)
+        state = encode(step.state)
+        after = structs.replace(row, serial=row.serial + 1, status="broken", look_at=None, state=state)
         (won,) = await self._store.move([Move(schedule_id=row.schedule_id, serial=row.serial, after=after)])
         if won is Moved.WON:
             log.error("schedule_broken", schedule=row.schedule_id, reason=reason, next="the other schedules go on")
 
 
+def _size(entry: Entry) -> int:
+    return len(entry.row.spec) + len(entry.row.state)
+
+
 def _absurd(state: State) -> str | None:
     """What no step can have written: with it the schedule would stand still unseen, or run for ages."""
-    instants = (state.next_at, state.fire_at, state.passed_at)
+    instants = (state.next_at, state.fire_at, state.passed_at, state.paused_from, state.pause_until)
     if any(at is not None and not FIRST_MS <= at <= LAST_MS for at in instants):
         return "an instant beyond the calendar"
     if any(backlog.left > MOST_LEFT for backlog in state.backlogs):

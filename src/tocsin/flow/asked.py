@@ -32,8 +32,8 @@ class PauseWish:
     until: int | None | UnsetType = UNSET
 
 
-def rule_of(body: wire.SchedulePut | wire.Preview, zones: Zones, anchor: int, old: Spec | None) -> Rule:
-    """When: checked and complete. `anchor` is taken where none is asked for; an interval that was there before keeps its own."""
+def rule_of(body: wire.SchedulePut | wire.Preview, zones: Zones, anchor: int) -> Rule:
+    """When: checked and complete. `anchor` is taken where none is asked for."""
     if (body.cron is None) == (body.every_s is None):
         detail = "give cron or every_s, exactly one of them"
         raise Refused(422, "invalid", "Invalid request", detail, errors=(("/cron", detail), ("/every_s", detail)))
@@ -43,12 +43,8 @@ def rule_of(body: wire.SchedulePut | wire.Preview, zones: Zones, anchor: int, ol
     except UnknownZone as error:
         raise invalid("/time_zone", str(error)) from error
     if body.every_s is not None:
-        every_ms = round(body.every_s * 1000)
-        if body.anchor is not None:
-            anchor = ms_of(body.anchor)
-        elif old is not None and old.rule.every_ms == every_ms and not old.anchored:
-            anchor = old.rule.anchor
-        return Rule(time_zone=zone, every_ms=every_ms, anchor=anchor)
+        asked = anchor if body.anchor is None else ms_of(body.anchor)
+        return Rule(time_zone=zone, every_ms=_every_ms(body.every_s), anchor=asked)
     if body.anchor is not None:
         raise invalid("/anchor", "only an interval (every_s) has an anchor; leave it out beside cron")
     assert body.cron is not None, "one of the two is given"
@@ -65,9 +61,8 @@ def spec_of(body: wire.SchedulePut, zones: Zones, now: int, old: Spec | None) ->
     end_at = None if body.end_at is None else ms_of(body.end_at)
     if start_at is not None and end_at is not None and end_at < start_at:
         raise invalid("/end_at", "the end is before the start; choose a later end_at or an earlier start_at")
-    rule = rule_of(body, zones, now if start_at is None else start_at, old)
     return Spec(
-        rule=rule,
+        rule=rule_of(body, zones, _default_anchor(body, start_at, now, old)),
         anchored=body.anchor is not None,
         job=_template(body.job_template, old),
         missed=body.missed_runs or wire.MissedRuns(),
@@ -76,6 +71,15 @@ def spec_of(body: wire.SchedulePut, zones: Zones, now: int, old: Spec | None) ->
         end_at=end_at,
         max_runs=body.max_runs,
     )
+
+
+def _default_anchor(body: wire.SchedulePut, start_at: int | None, now: int, old: Spec | None) -> int:
+    """Where an interval begins that names no anchor: at its start, else where the same interval began before, else now."""
+    if start_at is not None:
+        return start_at
+    if old is None or old.anchored or body.every_s is None or old.rule.every_ms != _every_ms(body.every_s):
+        return now
+    return old.rule.anchor
 
 
 def patched(body: wire.SchedulePatch, old: Spec) -> wire.SchedulePut:
@@ -143,6 +147,10 @@ def _kept(asked: Kept | UnsetType, old: Kept) -> Kept:
 
 def _moment(at: int | None) -> datetime | None:
     return None if at is None else datetime_of(at)
+
+
+def _every_ms(every_s: float) -> int:
+    return round(every_s * 1000)
 
 
 def _every_s(spec: Spec) -> float | None:

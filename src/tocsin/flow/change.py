@@ -162,6 +162,9 @@ class Changer:
         if patch.retry is not UNSET:
             policy = merged_policy(patch.retry, retrying_of(await self._queues.get(job.line.tenant, job.line.queue)))
         timing = old.timing if patch.timing is UNSET else patch.timing or wire.Timing()
+        if timing != old.timing and old.schedule_id is not None:
+            # A wider window would let it fire after its successor, which it makes only then.
+            raise _belongs_to_schedule()
         asked = self._asked_at(job, patch, now)
         new = Definition(
             target=old.target if patch.target is UNSET else unmasked(patch.target, old.target),
@@ -204,12 +207,7 @@ class Changer:
         if patch.run_at is UNSET and patch.delay_s is UNSET:
             return job.definition.run_at
         if job.definition.schedule_id is not None:
-            raise Refused(
-                409,
-                "occurrence-time",
-                "The time belongs to the schedule",
-                "the time of a schedule's job cannot be changed; change the schedule, or cancel the job to skip it",
-            )
+            raise _belongs_to_schedule()
         if patch.run_at is not UNSET and patch.run_at is not None:
             if patch.delay_s is not UNSET and patch.delay_s is not None:
                 raise invalid("/delay_s", "give run_at or delay_s, not both")
@@ -244,6 +242,11 @@ def unmasked(new: wire.Target, old: wire.Target) -> wire.Target:
 
 def _expires_at(definition: Definition, fire_at: int) -> int | None:
     return None if definition.expires_after_s is None else fire_at + round(definition.expires_after_s * 1000)
+
+
+def _belongs_to_schedule() -> Refused:
+    detail = "the time of a schedule's job cannot be changed; change the schedule, or cancel the job to skip it"
+    return Refused(409, "occurrence-time", "The time belongs to the schedule", detail)
 
 
 def _wrong_state(job: JobState, verb: str, rule: str) -> Refused:

@@ -21,6 +21,7 @@ from tocsin.flow.asked import PauseWish, patched, pause_of, same, spec_of
 from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at, policy_of
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
+from tocsin.flow.quotas import Quotas
 from tocsin.model.ids import new_schedule_id
 from tocsin.model.job import PRIORITY, JobState, Status
 from tocsin.model.recurrence import RETIMED, Look, Step, begin
@@ -43,14 +44,16 @@ class Definer:
         agenda: Agenda,
         presenter: Presenter,
         queues: QueueBook,
+        quotas: Quotas,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._jobs, self._schedules, self._mover, self._agenda = jobs, schedules, mover, agenda
-        self._presenter, self._queues, self._clock, self._entropy = presenter, queues, clock, entropy
+        self._presenter, self._queues, self._quotas = presenter, queues, quotas
+        self._clock, self._entropy = clock, entropy
 
     async def create(self, tenant: str, body: wire.ScheduleCreate) -> wire.Schedule:
-        """A new schedule; Refused 409 where the name is taken, 422."""
+        """A new schedule; Refused 409 where the name is taken, 422, 429."""
         made = await self._make(tenant, body.name, body)
         if made is not None:
             return await self._shown(made)
@@ -64,7 +67,7 @@ class Definer:
         )
 
     async def upsert(self, tenant: str, name: str, body: SchedulePut) -> tuple[wire.Schedule, bool]:
-        """The schedule of that name as defined here, and whether it was made anew; Refused 422."""
+        """The schedule of that name as defined here, and whether it was made anew; Refused 422, 429."""
         for _ in range(ROUNDS):
             row = (await self._schedules.named(tenant, [name]))[0]
             if row is None:
@@ -75,7 +78,7 @@ class Definer:
             changed = await self._edit(row, body)
             if changed is not None:
                 return await self._shown(changed), False
-        raise _too_busy(name)
+        raise too_busy(name)
 
     async def patch(self, tenant: str, schedule_id: str, body: SchedulePatch, if_match: int | None) -> wire.Schedule:
         """Change a schedule; Refused 404, 409, 412 or 422."""
@@ -87,7 +90,7 @@ class Definer:
             changed = await self._edit(row, body)
             if changed is not None:
                 return await self._shown(changed)
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def delete(self, tenant: str, schedule_id: str) -> None:
         """Delete a schedule: its waiting jobs are cancelled, started ones go on, its name is free. Refused 404."""
@@ -101,7 +104,7 @@ class Definer:
             decided = Decided(entry, step, tenant, row.name, {}, more=changes, gone=True)
             if (await self._mover.write([decided]))[0] is Moved.WON:
                 return
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def _shown(self, row: ScheduleRow) -> wire.Schedule:
         return (await self._presenter.show([row]))[0]
@@ -110,6 +113,9 @@ class Definer:
         """Make a schedule; None where the name is taken."""
         now = self._clock.now_ms()
         spec, wish = spec_of(body, self._agenda.zones, now, None), pause_of(body, now, paused=False)
+        if (await self._schedules.named(tenant, [name]))[0] is not None:
+            return None
+        await self._quotas.take_one(tenant)
         schedule_id = new_schedule_id(now, self._entropy, tenant, name)
         state = State(created_at=now, updated_at=now, passed_at=now)
         plan, zones = self._agenda.plan(spec), self._agenda.zones
@@ -203,7 +209,8 @@ class Definer:
         now = step.look.now
         step.mend(spec, self._agenda.plan(spec))
         waiting = await self._schedules.waiting(step.schedule_id)
-        return tuple(_cancelled(job, now, RETIMED) for job in waiting if job.due_at > now)
+        others = [job for job in waiting if job.job_id not in step.skipped]
+        return tuple(_cancelled(job, now, RETIMED) for job in others if job.due_at > now)
 
     async def _in_place(self, step: Step, old: Spec, ahead: JobState | None) -> tuple[Change, ...]:
         """The change of the job of the occurrence ahead, if that stays and is to be made of another template."""
@@ -275,7 +282,8 @@ def _pause(step: Step, wish: PauseWish) -> None:
         state.pause_note = wish.note
 
 
-def _too_busy(name: str) -> Refused:
+def too_busy(name: str) -> Refused:
+    """The problem of a schedule that others keep changing."""
     return Refused(
         409, "busy", "Too many changes at once", f"{name} was changed by others {ROUNDS} times meanwhile; try again"
     )

@@ -13,12 +13,13 @@ from tocsin.clock import Clock, Entropy, ms_of
 from tocsin.errors import Refused, ServerUnavailable
 from tocsin.flow.admit import invalid
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
-from tocsin.flow.define import ROUNDS, Definer
+from tocsin.flow.define import ROUNDS, Definer, too_busy
+from tocsin.flow.look import not_found
 from tocsin.flow.occurrences import Decided, Mover, new_job, policy_of
 from tocsin.flow.park import Parker
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
-from tocsin.flow.quotas import Quotas, over
+from tocsin.flow.quotas import Quotas
 from tocsin.flow.tally import Tally
 from tocsin.model.ids import occurrence_id
 from tocsin.model.job import JobState, Status
@@ -61,17 +62,12 @@ class Director:
         if row.status == "finished" or entry.spec is UNREADABLE:
             detail = f"the schedule is {row.status} and starts nothing any more; define it anew"
             raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
-        limits = await self._quotas.limits_of(tenant)
-        if not self._quotas.take_creates(tenant, limits, 1):
-            raise over("creates_per_s", limits.creates_per_s, 1.0)
-        if self._tally.waiting(tenant) >= limits.waiting_jobs:
-            raise over("waiting_jobs", limits.waiting_jobs, 1.0)
+        await self._quotas.take_one(tenant)
         now, spec = self._clock.now_ms(), entry.spec
         if body.payload is not UNSET:
             spec = structs.replace(spec, job=structs.replace(spec.job, payload=Raw(bytes(body.payload))))
         request = self._entropy.bytes(12).hex()
-        leader = spec.overlap == "replace" or spec.missed.policy == "run_all"
-        job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=leader, request=request)
+        job_id = occurrence_id(schedule_id, row.revision, now, "manual", leader=spec.leading, request=request)
         retry = policy_of(spec.job, retrying_of(await self._queues.get(tenant, spec.job.queue)))
         new = new_job(schedule_id, tenant, spec, Make(job_id, now, now, queued=True, origin="manual"), retry, now)
         if key is not None:
@@ -93,7 +89,8 @@ class Director:
         else:
             REPLAYED.inc()
         (job,) = await self._jobs.states([created.job_id])
-        assert job is not None, "it was created"
+        if job is None:
+            raise not_found(created.job_id)  # a replay of one that is archived by now
         return job, created.made is Made.REPLAYED
 
     async def skip_next(self, tenant: str, schedule_id: str) -> wire.Schedule:
@@ -112,10 +109,10 @@ class Director:
             decided = Decided(entry, step, tenant, row.name, {})
             if (await self._mover.write([decided]))[0] is Moved.WON and decided.row is not None:
                 return (await self._presenter.show([decided.row]))[0]
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     async def backfill(self, tenant: str, schedule_id: str, body: wire.Backfill) -> wire.Backfilled:
-        """Run every occurrence of a past range; Refused 404, 409 or 422."""
+        """Run every occurrence of a past range; Refused 404, 409, 422 or 429."""
         first, end, now = ms_of(body.from_), ms_of(body.to), self._clock.now_ms()
         if end > now:
             raise invalid("/to", "in the future; a backfill runs what is past, so choose now or earlier")
@@ -135,6 +132,7 @@ class Director:
             if len(entry.state.backlogs) >= MOST_BACKLOGS:
                 detail = f"{MOST_BACKLOGS} backfills of this schedule are going on; wait until one has ended"
                 raise Refused(409, "too-many-backfills", "Too many backfills", detail)
+            await self._quotas.take_one(tenant)
             (look,) = await self._agenda.looks([entry])
             step = self._agenda.begin(entry, look)
             spec = entry.spec
@@ -153,7 +151,7 @@ class Director:
             step.advance()
             if (await self._mover.write([Decided(entry, step, tenant, row.name, {})]))[0] is Moved.WON:
                 return wire.Backfilled(backfill_id=name, count=count)
-        raise _too_busy(schedule_id)
+        raise too_busy(schedule_id)
 
     def _ready(self, row: ScheduleRow) -> Entry:
         try:
@@ -167,9 +165,3 @@ class Director:
 
 def _broken(why: str) -> Refused:
     return Refused(409, "schedule-broken", "The schedule is broken", f"{why}; then try again")
-
-
-def _too_busy(name: str) -> Refused:
-    return Refused(
-        409, "busy", "Too many changes at once", f"{name} was changed by others {ROUNDS} times meanwhile; try again"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, timedelta, timezone
 from functools import lru_cache
@@ -17,7 +18,7 @@ from tocsin.model.explain import explain, explain_interval
 from tocsin.model.hints import hints, interval_hints
 from tocsin.model.ids import made_at_ms
 from tocsin.model.partition import BUCKET_MS
-from tocsin.model.schedule import Plan, Rule, Spec, State, cron_of, decode_spec, decode_state
+from tocsin.model.schedule import Rule, Spec, State, cron_of, decode_spec, decode_state
 from tocsin.model.timing import Run
 from tocsin.model.zones import LAST_MS, Zones, offsets
 from tocsin.store.port import JobFilter, JobPage, JobStore
@@ -91,10 +92,15 @@ class Presenter:
         """What a timing would do; Refused 422."""
         now = self._clock.now_ms()
         after = now if body.after is None else ms_of(body.after)
-        rule = rule_of(body, self._agenda.zones, after, None)
+        rule = rule_of(body, self._agenda.zones, after)
         plan = self._agenda.plan(Spec(rule=rule, job=_NO_JOB))
+        runs: list[Run] = []
+        while len(runs) < body.count and (run := plan.next(runs[-1].at if runs else after)) is not None:
+            runs.append(run)
+            # A hundred runs can be four centuries of a zone that nobody has asked for before: others have their turn in between.
+            await asyncio.sleep(0)
         return wire.Previewed(
-            runs=_shown_runs(plan, rule, self._agenda.zones, after, body.count),
+            runs=[_shown_run(run, rule, self._agenda.zones) for run in runs],
             explanation=_explanation(rule),
             hints=await self._hints(rule, now),
         )
@@ -117,7 +123,7 @@ class Presenter:
         spec, rule, now = entry.spec, entry.spec.rule, self._clock.now_ms()
         status = row.status
         if status == "paused" and state.pause_until is not None and state.pause_until <= now:
-            status = "active"
+            status = "active" if state.next_at is not None or state.owing else "finished"
         paused = status == "paused"
         return wire.Schedule(
             schedule_id=row.schedule_id,
@@ -181,8 +187,6 @@ class Presenter:
         )
 
 
-# Above every skip's key, and yet a place to go on from.
-_FROM_THE_TOP = (10**17, "~")
 _NO_JOB = wire.JobTemplate(queue="preview", target=wire.TaskTarget(handler="preview"))
 
 
@@ -237,16 +241,16 @@ def _next_runs(entry: Entry, zones: Zones) -> list[wire.Run]:
     if state.next_at is None:
         return []
     most = SHOWN_RUNS if spec.max_runs is None else min(SHOWN_RUNS, max(spec.max_runs - state.runs, 0))
-    return _shown_runs(entry.plan, spec.rule, zones, state.next_at - 1, most)
-
-
-def _shown_runs(plan: Plan, rule: Rule, zones: Zones, after: int, count: int) -> list[wire.Run]:
     found: list[wire.Run] = []
-    run = plan.next(after) if count else None
+    run = entry.plan.next(state.next_at - 1) if most else None
     while run is not None:
-        found.append(wire.Run(at=rfc3339(run.at), local=_local(run, rule, zones), note=run.note))
-        run = plan.next(run.at) if len(found) < count else None
+        found.append(_shown_run(run, spec.rule, zones))
+        run = entry.plan.next(run.at) if len(found) < most else None
     return found
+
+
+def _shown_run(run: Run, rule: Rule, zones: Zones) -> wire.Run:
+    return wire.Run(at=rfc3339(run.at), local=_local(run, rule, zones), note=run.note)
 
 
 def _local(run: Run, rule: Rule, zones: Zones) -> str:

@@ -73,6 +73,14 @@ class Quotas:
         self._tokens[tenant] = (level - given, now)
         return given
 
+    async def take_one(self, tenant: str) -> None:
+        """Count one create: of a schedule, of a run by hand, of a backfill. Refused 429."""
+        limits = await self.limits_of(tenant)
+        if self._tally.waiting(tenant) >= limits.waiting_jobs:
+            raise over("waiting_jobs", limits.waiting_jobs, 1.0)
+        if not self.take_creates(tenant, limits, 1):
+            raise over("creates_per_s", limits.creates_per_s, 1.0)
+
     def place(self, tenant: str, limits: Limits, fire_at: int, lane: Lane) -> str | None:
         """Count a job into its minute and second; the name of the quota that refuses it, or None."""
         minutes, seconds = self._minutes[tenant], self._seconds[tenant]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from tocsin import telemetry
 from tocsin.clock import Clock
 from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
 from tocsin.flow.occurrences import Decided, Mover
@@ -24,8 +25,6 @@ from tocsin.store.schedules import Moved, ScheduleStore
 from tocsin.telemetry import log
 
 ROUNDS = 4
-# So many catch-up runs a second: after an outage they must not stand in the way of what is due now.
-CATCH_UP_PER_S = 1_000
 
 
 @dataclass(slots=True)
@@ -107,12 +106,17 @@ class Recurer:
                 except Broken as broken:
                     await self._agenda.break_off(row, str(broken))
                     plain.append(due)
-        if plain:
-            answers = await self._jobs.fire(plain)
-            done.answers += zip(plain, answers, strict=True)
-            done.ready += [due for due, one in zip(plain, answers, strict=True) if one in (Fired.WON, Fired.ALREADY)]
+        await self._fire_plainly(plain, done)
         await self._cancel(orphans)
         return cases
+
+    async def _fire_plainly(self, dues: Sequence[Due], done: Recurred) -> None:
+        """Let due jobs fire as any job does."""
+        if not dues:
+            return
+        answers = await self._jobs.fire(dues)
+        done.answers += zip(dues, answers, strict=True)
+        done.ready += [due for due, one in zip(dues, answers, strict=True) if one in (Fired.WON, Fired.ALREADY)]
 
     async def _cancel(self, orphans: Sequence[JobState]) -> None:
         """Occurrences whose schedule was deleted while they were written."""
@@ -131,25 +135,30 @@ class Recurer:
         decided = [self._decide(case, look) for case, look in zip(cases, looks, strict=True)]
         answers = await self._mover.write(decided)
         lost: list[Due] = []
+        refused: list[Due] = []
         for case, one, won in zip(cases, decided, answers, strict=True):
             match won:
                 case Moved.WON:
                     done.ready += one.fired
                     done.fired += one.fired
+                    if one.step.mark:
+                        telemetry.SCHEDULE_REPAIRS.labels("zone data").inc()
                 case Moved.LOST | Moved.STALE:
                     lost.append(case.due)
                 case Moved.REFUSED:
-                    # No store can hold what it asks for. The schedule stands still; its due job fires as any job does.
+                    # No store can hold what it asks for. The schedule stands still; its due job fires as any job does, also where
+                    # not even that can be written: asked again and again, it would keep all others waiting.
                     await self._agenda.break_off(case.entry.row, "the store cannot hold its next step: define it anew")
-                    lost.append(case.due)
+                    refused.append(case.due)
                 case _:
                     assert_never(won)
+        await self._fire_plainly(refused, done)
         return lost
 
     def _decide(self, case: _Case, look: Look) -> Decided:
         entry, job_id = case.entry, case.due.job_id
         # As the decision before this one has left it: those of one batch fire one after another, too.
-        look = replace(look, catch_up_at=round(self._agenda.catch_up_at))
+        look = replace(look, catch_up_at=self._agenda.catch_up_at(look.now))
         step = self._agenda.begin(entry, look)
         try:
             if job_id == step.state.job_id:
@@ -168,7 +177,7 @@ class Recurer:
             step.break_off(f"its next occurrence cannot be computed ({error}): change its timing")
             log.error("schedule_broken", schedule=step.schedule_id, error=repr(error), next="the other schedules go on")
         if any(make.origin == "schedule" and make.job_id != step.state.job_id for make in step.makes):
-            self._agenda.catch_up_at = max(self._agenda.catch_up_at, look.now) + 1000 / CATCH_UP_PER_S
+            self._agenda.caught_up()
         return Decided(entry, step, entry.row.tenant, entry.row.name, {job_id: case.due})
 
 

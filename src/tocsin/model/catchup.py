@@ -133,9 +133,7 @@ class CatchUp(Decision):
             self.held.append(job_id)
         if all(one.job_id != job_id for one in self.state.held):
             self.state.held += (Held(at, job_id),)
-        if not counted:
-            self.state.runs += 1
-            self.state.stretch = None
+        self.state.runs += not counted
 
     def relook_at(self, job_id: str) -> int:
         """When an occurrence that is held is looked at again."""
@@ -163,8 +161,9 @@ class CatchUp(Decision):
 
     # --- missed occurrences become a chain
 
-    def queue_up(self, first: int, last: int, job_id: str | None) -> None:
-        """Missed occurrences are caught up with, oldest first; what is too old or too many of them, the oldest, is left out."""
+    def queue_up(self, first: int, last: int, job_id: str | None) -> int:
+        """Missed occurrences are caught up with, oldest first; what is too old or too many of them, the oldest, is left out. The
+        instant up to which they are decided: before `last` where the schedule comes to its end."""
         missed, state, low = self.spec.missed, self.state, first - 1
         if (late := self._late()) is not None:
             late = min(late, last)
@@ -203,6 +202,7 @@ class CatchUp(Decision):
             self.fires.append(job_id)
         elif job_id is not None and any(one.job_id == job_id for one in state.held):
             self.held.append(job_id)
+        return high
 
     def _expired(self, at: int) -> bool:
         expiry_s, fire_at = self.spec.job.expires_after_s, self.state.fire_at
@@ -227,13 +227,25 @@ class CatchUp(Decision):
         return f"at most {self.spec.missed.max_catch_up} are caught up"
 
     def give_up_backlogs(self) -> None:
-        """What is left of backlogs cannot be computed any more; of a chain that is a skip as long as what was left of it."""
-        for chain in self.chains():
-            if chain.left:
-                detail = "missed, and it could not be computed when its turn came"
-                self.skip(Range(chain.low + 1, chain.high - 1, chain.left, "missed", detail))
-                self.state.runs -= chain.left
+        """What is left of backlogs cannot be computed any more: one skip for each, as long as what was left of it."""
+        detail = "it could not be computed when its turn came"
+        self.give_up_chains(detail)
+        for backfill in self.state.backlogs:
+            self._give_up(backfill, f"{detail}, in the backfill {backfill.name}")
         self.state.backlogs = ()
+
+    def give_up_chains(self, detail: str) -> None:
+        """What is left of catching up is given up, without looking when it would have been."""
+        for chain in self.chains():
+            self._give_up(chain, detail)
+            self.state.runs -= chain.left
+        self.state.backlogs = tuple(one for one in self.state.backlogs if one.kind != "schedule")
+
+    def _give_up(self, backlog: Backlog, detail: str) -> None:
+        if backlog.left:
+            self.left_out["missed"] += backlog.left
+            self.skips.append(Range(backlog.low + 1, backlog.high - 1, backlog.left, "missed", detail))
+            self.state.stretch = None
 
     def drop_waiting(self, reason: SkipReason, detail: str, *, but: str | None = None) -> None:
         """What waits of the schedule's own course is left out, but for one job; what has started goes on by itself."""

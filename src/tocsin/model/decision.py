@@ -15,7 +15,7 @@ from tocsin.model.ids import occurrence_id
 from tocsin.model.schedule import Plan, Spec, State, Stretch, cron_of
 from tocsin.model.spread import spread_ms
 from tocsin.model.timing import Run
-from tocsin.model.zones import Zones
+from tocsin.model.zones import LAST_MS, Zones
 from tocsin.wire import ScheduleStatus, SkipReason, Status
 
 # An occurrence that is held is looked at again so often, should nobody tell that what it waits for has ended.
@@ -24,8 +24,8 @@ RELOOK_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a decision has to know of the world. `going` are the schedule's jobs under way, with their status; it may be empty where
-    nothing depends on it (`needs_look`). `over_quota`: the tenant may have no more jobs. `catch_up_at`: a run that makes up for
+    """What a decision has to know of the world. `going` are the schedule's jobs under way, with their status; with overlap `allow`
+    those that a backlog waits for are enough. `over_quota`: the tenant may have no more jobs. `catch_up_at`: a run that makes up for
     missed ones starts not before."""
 
     now: int
@@ -145,17 +145,18 @@ class Decision:
         return self.spec.max_runs is not None and self.state.runs >= self.spec.max_runs
 
     def spread_in_ms(self, job_id: str, at: int) -> int:
-        """How far inside its window an occurrence fires; the window ends where the following occurrence begins."""
+        """How far inside its window an occurrence fires; the window ends where the following occurrence begins, and with the
+        calendar."""
         timing = self.spec.job.timing
         window_ms = 0 if timing is None or timing.window_s is None else round(timing.window_s * 1000)
         if not window_ms:
             return 0
         following = self.plan.next(at)
-        return spread_ms(job_id, window_ms if following is None else min(window_ms, following.at - at))
+        return spread_ms(job_id, min(window_ms, (LAST_MS if following is None else following.at) - at))
 
     def job_id_of(self, at: int) -> str:
         """The ID of an occurrence's job."""
-        leader = self.spec.overlap == "replace" or self.spec.missed.policy == "run_all"
+        leader = self.spec.leading
         return occurrence_id(self.schedule_id, self.revision, at, "schedule", leader=leader, request=self.mark)
 
     # --- what is decided
@@ -167,7 +168,8 @@ class Decision:
             state.passed_local = at + (state.offset_s if offset_s is None else offset_s) * 1000
             state.passed_at = at
         if state.decided:
-            state.decided = tuple(one for one in state.decided if one > at)
+            # Those behind the cursor, but still to come, matter where the timing is changed.
+            state.decided = tuple(one for one in state.decided if one > min(at, self.look.now))
 
     def ran(self, at: int, job_id: str) -> None:
         """An occurrence has fired, or is sure to."""

@@ -32,6 +32,8 @@ WAITING = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING})
 PENDING = frozenset({Status.SCHEDULED, Status.RETRYING})
 HELD = frozenset({Status.RUNNING, Status.CANCEL_REQUESTED})
 LIVE = WAITING | HELD
+# Fired and not over: what the next occurrence of the same schedule may overlap with.
+GOING = LIVE - {Status.SCHEDULED}
 
 
 class Event(Enum):
@@ -210,6 +212,7 @@ def expired(status: Status, attempt: int, expires_at: int | None, now_ms: int) -
 
 __all__ = [
     "FINISHED",
+    "GOING",
     "HELD",
     "HTTP",
     "LEADS_TO",

@@ -28,13 +28,9 @@ RETIMED = "the schedule's timing was changed: this occurrence was taken back and
 PAUSE_CHANGED = "the schedule's pause was changed: this occurrence was taken back and its successor made anew"
 REZONED = "the data of the schedule's time zone has changed: this occurrence was taken back and its successor made anew"
 PAUSED = "the schedule was paused"
+BROKEN = "the schedule was broken"
 # So many occurrences that were decided ahead of time are known after the timing was changed.
 MOST_DECIDED = 1_000
-
-
-def needs_look(spec: Spec, state: State) -> bool:
-    """Whether a decision about this schedule must know which of its jobs are going on."""
-    return spec.overlap != "allow" or bool(state.held) or bool(state.backlogs)
 
 
 @dataclass(slots=True)
@@ -48,6 +44,9 @@ class Step(CatchUp):
         at, job_id = self.state.next_at, self.state.job_id
         assert at is not None, "only an occurrence ahead can fire"
         self.end_pause()
+        if self._is_off(at):
+            self.rezone()
+            return
         self.passed(at)
         if self.outdated:
             self.judge(at, job_id)
@@ -65,6 +64,14 @@ class Step(CatchUp):
         """Whether a node with newer zone data has made the occurrence ahead."""
         ours, theirs = self.zones.version, self.state.zone_data
         return ours != theirs and self.spec.rule.zoned and older(ours, theirs)
+
+    def _is_off(self, at: int) -> bool:
+        """Whether the occurrence ahead was computed with older zone data and falls at another instant by ours. Where nobody has seen
+        that before it was due, its day would have no run, or two."""
+        if not self.spec.rule.zoned or not older(self.state.zone_data, self.zones.version):
+            return False
+        run = self.following(self._after())
+        return run is None or run.at != at
 
     def pay(self) -> None:
         """Make the occurrence ahead where there is none; one whose time has come meanwhile is decided about at once."""
@@ -130,9 +137,12 @@ class Step(CatchUp):
 
     def make_again(self) -> None:
         """The occurrence ahead has no job: make it."""
-        at = self.state.next_at
+        state, at = self.state, self.state.next_at
         assert at is not None, "only an occurrence ahead can be without its job"
         run = self.plan.next(at - 1)
+        if state.job_id == self.job_id_of(at):
+            # Under another ID: what is left of the lost one would keep it from being made.
+            self.mark = f"again at {self.look.now}"
         if run is not None and run.at == at:
             self.ahead(run)
         else:
@@ -207,7 +217,8 @@ class Step(CatchUp):
     def _missed(self, at: int, job_id: str | None) -> None:
         newest = self.plan.last(self.look.now + 1)
         assert newest is not None, "the successor is one"
-        self.passed(newest.at, newest.offset_s)
+        if self.spec.missed.policy != "run_all":
+            self.passed(newest.at, newest.offset_s)
         match self.spec.missed.policy:
             case "skip":
                 self._drop(job_id, at - 1, newest.at, "missed, and the schedule skips what was missed")
@@ -215,7 +226,9 @@ class Step(CatchUp):
                 self._drop(job_id, at - 1, newest.at - 1, "missed, and a later one runs in its place")
                 self.judge(newest.at, None)
             case "run_all":
-                self.queue_up(at, newest.at, job_id)
+                # Behind the last run that is allowed there are no occurrences any more.
+                last = self.plan.last(self.queue_up(at, newest.at, job_id) + 1) or newest
+                self.passed(last.at, last.offset_s)
         self.ahead(self.following(newest.at))
 
     def _drop(self, job_id: str | None, low: int, high: int, detail: str) -> None:
@@ -331,14 +344,27 @@ class Step(CatchUp):
     # --- broken
 
     def break_off(self, reason: str) -> None:
-        """The schedule cannot be computed any more: it stands still, visibly."""
-        self.state.next_at = self.state.job_id = self.state.fire_at = None
-        self.state.owing = False
-        self.state.broken, self.status = reason, "broken"
+        """The schedule cannot be computed any more: it stands still, visibly. The job of the occurrence ahead goes on by itself."""
+        state = self.state
+        if state.next_at is not None and self.status != "paused":
+            state.passed_at = max(state.next_at, self.cursor)
+        state.next_at = state.job_id = state.fire_at = None
+        state.owing = False
+        state.broken, self.status = reason, "broken"
 
     def mend(self, spec: Spec, plan: Plan) -> None:
-        """A broken schedule is defined anew and begins now; the caller ends the jobs that wait."""
+        """A broken schedule is defined anew and begins now; the caller ends the other jobs that wait. What should have been meanwhile
+        is told by the new timing: the old one cannot be computed, or should not be trusted."""
         state, now = self.state, self.look.now
+        self.spec, self.plan, state.stretch = spec, plan, None
+        for held in state.held:
+            self.leave_out(held.at, held.job_id, "missed", BROKEN, counted=True)
+        self.give_up_chains(BROKEN)
+        if state.paused_from is not None:
+            until = now if state.pause_until is None else min(now, state.pause_until - 1)
+            self.leave_range(plan, state.paused_from - 1, until, "paused", state.pause_note)
+        else:
+            self.leave_range(plan, self.cursor, now, "missed", BROKEN)
         self.state = State(
             created_at=state.created_at,
             updated_at=now,
@@ -346,8 +372,9 @@ class Step(CatchUp):
             runs=state.runs,
             last_at=state.last_at,
             last_job=state.last_job,
+            backlogs=state.backlogs,
         )
-        self.spec, self.plan, self.status = spec, plan, "active"
+        self.status = "active"
         self.ahead(plan.next(now))
 
 
@@ -366,4 +393,4 @@ def begin(
     return Step(schedule_id, revision, status, spec, copy.copy(state), plan, look, zones)
 
 
-__all__ = ["RELOOK_MS", "Look", "Make", "Range", "Step", "begin", "needs_look"]
+__all__ = ["RELOOK_MS", "Look", "Make", "Range", "Step", "begin"]

@@ -51,6 +51,11 @@ class Spec(Struct, frozen=True, omit_defaults=True, kw_only=True):
     end_at: int | None = None
     max_runs: int | None = None
 
+    @property
+    def leading(self) -> bool:
+        """Whether something may wait for the end of one of its jobs: an occurrence that is held, or the next of a backlog."""
+        return self.overlap != "allow" or self.missed.policy == "run_all"
+
 
 class Held(Struct, frozen=True, array_like=True):
     """An occurrence that was due and waits for another run to end: its job is SCHEDULED."""

@@ -24,8 +24,9 @@ WHERE instr(b.doc, '"schedule_id":') AND json_valid(b.doc) AND json_type(b.doc, 
 INSERT INTO occurrences_to_delete (schedule, job) VALUES [[({1}, {2})]];
 
 -- name: skip_expired
--- ?1 now, ?2 IDs of jobs that expire now: what is to be read of them as skips. A backfill's is none: its occurrence had its turn.
-INSERT OR REPLACE INTO skips (schedule, first, reason, last, count, recorded_at, detail)
+-- ?1 now, ?2 IDs of jobs that expire now: what is to be read of them as skips; a longer one stays. A backfill's is none: its
+-- occurrence had its turn.
+INSERT INTO skips (schedule, first, reason, last, count, recorded_at, detail)
 SELECT j.schedule, json_extract(b.doc, '$.occurrence_at'), 'expired', json_extract(b.doc, '$.occurrence_at'), 1, ?1, NULL
 FROM json_each(?2) AS asked
 CROSS JOIN jobs AS j ON j.id = asked.value
@@ -33,7 +34,10 @@ CROSS JOIN bodies AS b ON b.queue_id = j.queue_id AND b.id = j.id
 WHERE j.schedule IS NOT NULL
     AND json_type(iif(json_valid(b.doc), b.doc, '{}'), '$.occurrence_at') = 'integer'
     AND json_extract(b.doc, '$.origin') = 'schedule'
-    AND EXISTS (SELECT 1 FROM schedules AS s WHERE s.number = j.schedule);
+    AND EXISTS (SELECT 1 FROM schedules AS s WHERE s.number = j.schedule)
+ON CONFLICT (schedule, first, reason) DO UPDATE SET last = excluded.last, count = excluded.count,
+    recorded_at = excluded.recorded_at, detail = excluded.detail
+    WHERE excluded.last >= last;
 
 -- name: ids
 -- ?1 separator, ?2 schedule, ?3 below this ID, ?4 limit; newest first
