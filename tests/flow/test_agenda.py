@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.flow.recurring import TENANT, define, jobs_of, row_of
+from tests.flow.recurring import TENANT, change, define, jobs_of, row_of
 from tocsin import wire
 from tocsin.flow.agenda import Agenda
+from tocsin.model.schedule import decode_state
 from tocsin.wire import Status
 
 
@@ -36,6 +37,21 @@ async def test_no_more_is_remembered_than_fits(agenda_of):
         assert [agenda.take(job_id) is not None for job_id in ahead] == [False, True, True]
         agenda.keep(entries[0])
         assert agenda.take(ahead[0]) is entries[0]
+
+
+async def test_an_occurrence_that_is_ahead_no_more_is_forgotten(any_world):
+    world = any_world
+    made = await define(world, cron="0 * * * *")
+    first = decode_state((await row_of(world, made)).state).job_id
+    await world.on.direct.skip_next(TENANT, made.schedule_id)
+    second = decode_state((await row_of(world, made)).state).job_id
+    await change(world, made, cron="1 * * * *")
+    third = decode_state((await row_of(world, made)).state).job_id
+    assert [world.on.agenda.take(job_id) is not None for job_id in (first, second, third)] == [False, False, True]
+    await world.on.direct.skip_next(TENANT, made.schedule_id)
+    fourth = decode_state((await row_of(world, made)).state).job_id
+    await world.on.define.delete(TENANT, made.schedule_id)
+    assert world.on.agenda.take(fourth) is None
 
 
 async def test_a_backfill_does_not_look_at_the_jobs_beside_it(any_world, monkeypatch):

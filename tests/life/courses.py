@@ -72,6 +72,11 @@ class Course:
         assert self.state.passed_at is not None, "a schedule knows from its beginning what it has passed"
         return self.state.passed_at
 
+    @property
+    def left(self) -> int:
+        """How many missed occurrences are to be caught up with still."""
+        return sum(backlog.left for backlog in self.state.backlogs if backlog.kind == "schedule")
+
     def count(self, after: int, until: int) -> int:
         """At how many instants of (after, until] it was due."""
         return sum(segment.count(after, until) for segment in self.segments)
@@ -94,6 +99,8 @@ class Courses:
         self.jobs: dict[str, JobState] = {}
         # Jobs that may run beside others: their owners have started them, or overlap was allowed when they began.
         self.beside: set[str] = set()
+        # Jobs whose cancelling was cut: they may have ended without the skip that is written next.
+        self.cut: set[str] = set()
         # Schedules whose occurrences their owners have started out of order.
         self.unordered: set[str] = set()
         self._newest: dict[str, int] = {}
@@ -140,8 +147,9 @@ class Courses:
             for skip in await store.schedules.skips(schedule_id, None, ALL):
                 course.skips[skip.first, skip.reason] = skip
             _ahead(course, by_schedule[schedule_id], self._latest)
+            _runs(course, by_schedule[schedule_id])
             if not course.loose:
-                _account(course, by_schedule[schedule_id])
+                _account(course, by_schedule[schedule_id], self.cut)
             self._overlap(course, by_schedule[schedule_id])
 
     async def _paid(self) -> Store:
@@ -166,10 +174,10 @@ class Courses:
         if course is None:
             course = Course(row, spec, state)
             course.segments.append(self._segment(spec, state.created_at))
-            course.loose = spec.max_runs is not None or state.created_at < self._latest
+            course.loose = spec.max_runs is not None
         elif _timing(spec) != _timing(course.spec):
             edited_at = state.updated_at
-            course.loose |= edited_at < self._latest or spec.max_runs is not None
+            course.loose |= spec.max_runs is not None
             course.segments[-1].until = edited_at
             course.segments[-1].decided = max(course.cursor, *course.state.decided, 0)
             course.segments.append(self._segment(spec, edited_at))
@@ -234,7 +242,14 @@ def _ahead(course: Course, jobs: list[JobState], latest: int) -> None:
         assert held.job_id in waiting, f"{row.schedule_id} holds {held}, which does not wait"
 
 
-def _account(course: Course, jobs: list[JobState]) -> None:
+def _runs(course: Course, jobs: list[JobState]) -> None:
+    """The number of runs is that of the occurrences that were started, wait to be, or are to come in a backlog."""
+    own = [job for job in jobs if job.definition.origin == "schedule" and job.job_id != course.state.job_id]
+    runs = sum(job.queued_at is not None or job.status is Status.SCHEDULED for job in own) + course.left
+    assert course.state.runs == runs, f"{course.row.schedule_id} has had {runs} runs: {course.state}, {own}"
+
+
+def _account(course: Course, jobs: list[JobState], cut: set[str]) -> None:
     """Each instant up to the cursor is a job, in a skip, or still to come in a backlog, and only one of these."""
     row, state, cursor = course.row, course.state, course.cursor
     skips = sorted(course.skips.values(), key=lambda skip: skip.first)
@@ -251,16 +266,15 @@ def _account(course: Course, jobs: list[JobState]) -> None:
         if at is None or job.definition.origin != "schedule" or job.job_id == state.job_id:
             continue
         covered = any(skip.first <= at <= skip.last for skip in skips)
-        # A cancelled run's skip is written after the job, an expired one's may be: a crash in between leaves the job alone.
-        ended = job.queued_at is not None and not covered
+        # An expired job's skip may be written after it, too.
+        ended = not covered and (job.job_id in cut or (job.queued_at is not None and job.status is Status.SKIPPED))
         if _kept(job) or job.status is Status.SCHEDULED or ended:
             assert at not in kept, f"{name} has two jobs for {at}"
             assert not covered, f"{name} has skipped {at}, which has a job: {job}"
             assert course.was_due(at), f"{name} was not due at {at}: {job}"
             kept.add(at)
     decided += sum(course.count(at - 1, min(at, cursor)) for at in kept)
-    left = sum(backlog.left for backlog in state.backlogs if backlog.kind == "schedule")
-    due = course.count(0, cursor)
+    left, due = course.left, course.count(0, cursor)
     assert decided + left == due, (
         f"{name} was due {due} times: {decided} decided, {left} to come; jobs {sorted(kept)}, {skips}, {state}"
     )

@@ -12,9 +12,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.life.courses import Courses
 from tests.life.machine import LUCK, TENANTS, Life, Luck
 from tests.life.sqliteworld import LifeOnSqlite
-from tests.life.world import World
 from tocsin.clock import datetime_of
-from tocsin.model.job import TERMINAL
 
 NAMES = ("one", "two", "three")
 TIMINGS: tuple[dict[str, Any], ...] = (
@@ -43,19 +41,46 @@ TURNS = 12
 
 
 class LifeOfSchedules(Life):
-    """The machine with schedules."""
+    """The machine with schedules. What clients do with jobs of their own is in the other machine."""
 
-    @initialize(timing=st.sampled_from(TIMINGS[:3]), missed=st.sampled_from(MISSED), overlap=st.sampled_from(OVERLAPS))
-    def begin_schedules(self, timing: dict[str, Any], missed: dict[str, Any], overlap: str) -> None:
-        """There is a schedule from the beginning."""
-        self.first = (timing, missed, overlap)
+    patch = cancel = run_now = heartbeat = claim_callbacks = discard = None  # type: ignore[assignment]
 
-    def _courses(self) -> Courses:
-        if not hasattr(self, "courses"):
-            self.courses = Courses(self.world)
-            timing, missed, overlap = self.first
-            self._run(self.world.define("acme", "first", missed_runs=missed, overlap=overlap, **timing))
-        return self.courses
+    @initialize(
+        seed=st.integers(0, 2**16),
+        timing=st.sampled_from(TIMINGS[:3]),
+        missed=st.sampled_from(MISSED),
+        overlap=st.sampled_from(OVERLAPS),
+        flood_s=st.sampled_from((None, None, 20)),
+        back=st.sampled_from((False, False, False, True)),
+    )
+    def begin(
+        self, seed: int, timing: dict[str, Any], missed: dict[str, Any], overlap: str, flood_s: float | None, back: bool
+    ) -> None:
+        """There is a schedule from the beginning. `back`: in this life clocks may step back."""
+        self.back = back
+        super().begin(seed, flood_s, paused=False)
+        self.courses = Courses(self.world)
+        self._run(self.world.define("acme", "first", missed_runs=missed, overlap=overlap, **timing))
+        self._run(self.courses.check())
+
+    @rule(seconds=st.sampled_from((-3_600, -100, -2, 2, 30, 100, 3_600)))
+    def the_clock_steps(self, seconds: float) -> None:
+        self.world.clock.step_wall(seconds if self.back else abs(seconds))
+
+    @rule(minutes=st.integers(1, 15), outcome=st.sampled_from(("succeeded", "succeeded", "released", None)), luck=LUCK)
+    def all_runs_for_a_while(self, minutes: int, outcome: str | None, luck: Luck) -> None:
+        """Time passes, all stages run, and a worker does what there is to do, or dies with all that it gets."""
+        self._do(self._go_on(minutes, outcome), (luck[0], luck[1] * minutes * 10))
+
+    async def _go_on(self, minutes: int, outcome: str | None) -> None:
+        for _ in range(minutes * 2):
+            self.world.clock.advance(30)
+            await self.world.settle()
+            for tenant in TENANTS:
+                for job in await self.world.claim(10, worker="w4", tenant=tenant):
+                    if outcome is not None:
+                        await self.world.complete(job.lease_token, outcome, error="why")
+            await self.world.settle()
 
     # owners
 
@@ -68,9 +93,9 @@ class LifeOfSchedules(Life):
         window_s=st.sampled_from((None, None, 3, 40)),
         expires_after_s=st.sampled_from((None, None, 5, 120)),
         max_attempts=st.integers(1, 3),
-        max_runs=st.sampled_from((None, None, None, None, 3)),
-        ends_in_s=st.sampled_from((None, None, None, 1_000)),
-        paused=st.sampled_from((False, False, False, True)),
+        max_runs=st.sampled_from((*[None] * 9, 3)),
+        ends_in_s=st.sampled_from((*[None] * 7, 1_000)),
+        paused=st.sampled_from((*[False] * 9, True)),
         luck=LUCK,
     )
     def define(
@@ -124,7 +149,12 @@ class LifeOfSchedules(Life):
         self._owner(data, "patch_schedule", luck, template=template)
 
     @precondition(lambda self: self._some())
-    @rule(data=st.data(), paused=st.booleans(), until_s=st.sampled_from((None, 50, 700)), luck=LUCK)
+    @rule(
+        data=st.data(),
+        paused=st.sampled_from((True, False, False)),
+        until_s=st.sampled_from((None, 50, 700)),
+        luck=LUCK,
+    )
     def pause_schedule(self, data: st.DataObject, paused: bool, until_s: int | None, luck: Luck) -> None:
         fields: dict[str, Any] = {"paused": paused}
         if paused and until_s is not None:
@@ -168,6 +198,8 @@ class LifeOfSchedules(Life):
         if what == "run_now":
             self.courses.beside.add(job.job_id)
             self.courses.unordered.add(job.definition.schedule_id or "")
+        if what == "cancel" and luck[0] != "good":
+            self.courses.cut.add(job.job_id)
         fields = {"payload": {"n": 3}, "priority": "high"} if what == "patch" else {}
         self._wish(getattr(self.world, what)(job.job_id, job.line.tenant, **fields), luck)
 
@@ -176,11 +208,11 @@ class LifeOfSchedules(Life):
     @invariant()
     def schedules_are_well(self) -> None:
         if hasattr(self, "world"):
-            self._run(self._courses().check())
+            self._run(self.courses.check())
 
     def _come_to_an_end(self) -> None:
         """All schedules catch up, and go on; then they are deleted, and what they have started comes to an end."""
-        world, courses = self.world, self._courses()
+        world, courses = self.world, self.courses
         world.fault.clear()
         for tenant in TENANTS:
             self._run(world.pause(False, tenant))
@@ -227,6 +259,3 @@ class LifeOfSchedules(Life):
 
 class LifeOfSchedulesOnSqlite(LifeOnSqlite, LifeOfSchedules):
     """The same over SQLite."""
-
-
-__all__ = ["TERMINAL", "LifeOfSchedules", "LifeOfSchedulesOnSqlite", "World"]

@@ -193,6 +193,8 @@ class Mover:
         later: list[Due] = []
         gone: list[str] = []
         for one, move in told:
+            if one.entry is not None and one.entry.state.job_id is not None:
+                self._agenda.take(one.entry.state.job_id)  # nobody will ask for it any more
             if move.after is not None:
                 entry = Entry(move.after, one.step.spec, one.step.state, one.step.plan)
                 self._agenda.keep(entry)
