@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, timedelta, timezone
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -208,7 +209,7 @@ async def test_skips_are_counted_once_by_their_reasons(any_world):
 # --- broken -----------------------------------------------------------------------------------------------------------
 
 JOB = '"job":{"queue":"q","target":{"type":"task","handler":"do"}}'
-GARBAGE = {
+GARBAGE: dict[str, dict[str, Any]] = {
     "spec": {"spec": "garbage"},
     "spec of another time": {"spec": '{"rule":{"cron":"* * * * *"},"job":{"queue":"q"}}'},
     "state": {"state": "[]"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, note, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.model.ledger import GOING, HOUR, MINUTE, T0, Ledger, instants, spec
@@ -158,9 +158,7 @@ class Audit:
 
 
 @given(TIMINGS, SPECS, st.lists(EVENTS, max_size=25))
-@settings(max_examples=300, deadline=None)
 def test_every_occurrence_is_accounted_for_once(timing, rest, events):
-    note(f"{timing} {rest} {events}")
     audit = Audit(spec(**{**rest, **timing}))
     audit.hold()
     for what, value in events:
