@@ -107,9 +107,9 @@ class Courses:
         self._latest = world.clock.now_ms()
         world.disk.watchers.append(self.wrote)
 
-    def waiting(self) -> list[JobState]:
-        """The jobs of schedules that have not ended."""
-        return [job for job in self.jobs.values() if job.status is Status.SCHEDULED or job.status in GOING]
+    def waiting(self, *statuses: Status) -> list[JobState]:
+        """The jobs of schedules in these states."""
+        return sorted((job for job in self.jobs.values() if job.status in statuses), key=lambda job: job.job_id)
 
     def wrote(self, before: JobState | None, after: JobState) -> None:
         """One row of a job was written (stores that can tell)."""
@@ -280,4 +280,4 @@ def _account(course: Course, jobs: list[JobState], cut: set[str]) -> None:
     )
 
 
-__all__ = ["Courses"]
+__all__ = ["GOING", "Courses"]

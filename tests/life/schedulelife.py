@@ -9,16 +9,20 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from tests.life.courses import Courses
+from tests.life.courses import GOING, Courses
 from tests.life.machine import LUCK, TENANTS, Life, Luck
 from tests.life.sqliteworld import LifeOnSqlite
+from tests.life.world import START
 from tocsin.clock import datetime_of
+from tocsin.wire import Status
 
 NAMES = ("one", "two", "three")
+# Their instants often coincide, so that an edit meets what was decided before it.
+ANCHOR = START.isoformat()
 TIMINGS: tuple[dict[str, Any], ...] = (
     {"every_s": 60},
-    {"every_s": 90},
-    {"every_s": 400},
+    {"every_s": 90, "anchor": ANCHOR},
+    {"every_s": 300, "anchor": ANCHOR},
     {"every_s": 3_600},
     {"cron": "*/5 * * * *"},
     {"cron": "* * * * *"},
@@ -189,19 +193,24 @@ class LifeOfSchedules(Life):
     def delete_schedule(self, data: st.DataObject, luck: Luck) -> None:
         self._owner(data, "delete_schedule", luck)
 
-    @precondition(lambda self: self._some() and self.courses.waiting())
-    @rule(data=st.data(), what=st.sampled_from(("cancel", "cancel", "run_now", "patch")), luck=LUCK)
-    def intervene(self, data: st.DataObject, what: str, luck: Luck) -> None:
-        """An owner takes one occurrence into his own hands."""
-        waiting = sorted(self.courses.waiting(), key=lambda job: job.job_id)
-        job = data.draw(st.sampled_from(waiting), label="job")
+    @precondition(lambda self: self.courses.waiting(Status.SCHEDULED))
+    @rule(data=st.data(), what=st.sampled_from(("cancel", "run_now", "patch")), luck=LUCK)
+    def intervene_in_what_waits(self, data: st.DataObject, what: str, luck: Luck) -> None:
+        """An owner takes an occurrence that waits into his own hands."""
+        job = data.draw(st.sampled_from(self.courses.waiting(Status.SCHEDULED)), label="job")
         if what == "run_now":
             self.courses.beside.add(job.job_id)
             self.courses.unordered.add(job.definition.schedule_id or "")
-        if what == "cancel" and luck[0] != "good":
-            self.courses.cut.add(job.job_id)
         fields = {"payload": {"n": 3}, "priority": "high"} if what == "patch" else {}
         self._wish(getattr(self.world, what)(job.job_id, job.line.tenant, **fields), luck)
+
+    @precondition(lambda self: self.courses.waiting(*GOING))
+    @rule(data=st.data(), luck=LUCK)
+    def cancel_what_goes_on(self, data: st.DataObject, luck: Luck) -> None:
+        job = data.draw(st.sampled_from(self.courses.waiting(*GOING)), label="job")
+        if luck[0] != "good":
+            self.courses.cut.add(job.job_id)
+        self._wish(self.world.cancel(job.job_id, job.line.tenant), luck)
 
     # after every rule, and at the end
 
