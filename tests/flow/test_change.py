@@ -250,3 +250,13 @@ async def test_a_run_now_that_cannot_be_parked_has_happened_all_the_same(monkeyp
 
     monkeypatch.setattr(world.on.store.jobs, "park", park)
     assert (await world.run_now(job_id)).status is Status.QUEUED
+
+
+async def test_an_occurrence_whose_time_has_come_is_not_started_by_a_change_of_its_payload(any_world: World):
+    made = await any_world.define("acme", "every minute", every_s=60, overlap="forbid")
+    (ahead,) = await any_world.on.store.schedules.waiting(made.schedule_id)
+    any_world.clock.advance(61)
+    changed = await any_world.patch(ahead.job_id, payload={"n": 2})
+    assert changed.status is Status.SCHEDULED
+    await any_world.settle()
+    assert bytes((await any_world.claim_one()).payload) == b'{"n":2}'

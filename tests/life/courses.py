@@ -99,7 +99,7 @@ class Courses:
         self.jobs: dict[str, JobState] = {}
         # Jobs that may run beside others: their owners have started them, or overlap was allowed when they began.
         self.beside: set[str] = set()
-        # Jobs whose cancelling was cut: they may have ended without the skip that is written next.
+        # Jobs whose cancelling was cut: without transactions its skip may stand, and the job have been claimed before it was reached.
         self.cut: set[str] = set()
         # Schedules whose occurrences their owners have started out of order.
         self.unordered: set[str] = set()
@@ -266,8 +266,10 @@ def _account(course: Course, jobs: list[JobState], cut: set[str]) -> None:
         if at is None or job.definition.origin != "schedule" or job.job_id == state.job_id:
             continue
         covered = any(skip.first <= at <= skip.last for skip in skips)
-        # An expired job's skip may be written after it, too.
-        ended = not covered and (job.job_id in cut or (job.queued_at is not None and job.status is Status.SKIPPED))
+        if covered and job.job_id in cut:
+            continue
+        # Without transactions an expired job's skip is written after it.
+        ended = not covered and job.queued_at is not None and job.status is Status.SKIPPED
         if _kept(job) or job.status is Status.SCHEDULED or ended:
             assert at not in kept, f"{name} has two jobs for {at}"
             assert not covered, f"{name} has skipped {at}, which has a job: {job}"

@@ -190,12 +190,14 @@ class Changer:
         if priority == job.priority and fire_at == job.fire_at and _same(new, old):
             return None
         line = line_of(job.line.tenant, job.line.queue, timing, new.target)
-        if fire_at <= now:
+        # An occurrence whose time has come fires where its schedule is asked about it, not because somebody has changed its payload.
+        due_at = fire_at if old.schedule_id is None else job.due_at
+        if fire_at <= now and old.schedule_id is None:
             return replace(self._queued(job, new), line=line, priority=priority)
         return replace(
             job,
             version=job.version + 1,
-            due_at=fire_at,
+            due_at=due_at,
             fire_at=fire_at,
             expires_at=_expires_at(new, fire_at),
             line=line,
