@@ -145,8 +145,9 @@ class CatchUp(Decision):
         self.state.held = tuple(one for one in self.state.held if one is not held)
         self.released.append(held.job_id)
         self.started(held.job_id)
-        if self.spec.overlap == "allow":
-            # In order, one after another: the next one waits for this one's end.
+        if self.spec.overlap == "allow" and self.spec.missed.policy == "run_all":
+            # In order, one after another: the next one waits for this one's end. Where that is not asked for any more nobody may
+            # wait: of the end of a job that was made since then nobody is told.
             self.state.backlogs += (
                 Backlog(
                     kind="schedule",
