@@ -157,7 +157,7 @@ class Mover:
                 at = job.definition.occurrence_at
                 if not job.attempt and at is not None and job.definition.origin == "schedule":
                     skips.append(Range(at, at, 1, "overlap", "a later occurrence replaced it before it was started"))
-                    step.left_out["overlap"] += 1
+                    step.count_left_out("overlap", 1)
         one.row = None if one.gone else self._row(one)
         return Move(
             schedule_id=step.schedule_id,

@@ -210,10 +210,14 @@ class Decision:
                 self.skip(Range(first.at, last.at, count, reason, detail))
             low = low if cut is None else cut
 
+    def count_left_out(self, reason: SkipReason, count: int) -> None:
+        """So many occurrences more are left out."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + count
+
     def skip(self, skip: Range) -> None:
         """Record a skip; one that follows on the last with the same reason makes that one longer."""
         stretch, plan = self.state.stretch, self.plan
-        self.left_out[skip.reason] = self.left_out.get(skip.reason, 0) + skip.count
+        self.count_left_out(skip.reason, skip.count)
         if stretch is not None and stretch.reason == skip.reason and stretch.last < skip.first:
             between = plan.count(stretch.last, skip.first - 1)
             if not between and not any(stretch.last < at < skip.first for at in plan.without):
