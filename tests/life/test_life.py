@@ -29,7 +29,7 @@ TestLifeOnSqlite = LifeOnSqlite.TestCase
 TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)
 
 TestSchedulesWithoutTransactions = LifeOfSchedules.TestCase
-TestSchedulesWithoutTransactions.settings = LENGTH
+TestSchedulesWithoutTransactions.settings = settings(LENGTH, max_examples=LENGTH.max_examples * 2 // 3)
 
 TestSchedulesOnSqlite = LifeOfSchedulesOnSqlite.TestCase
-TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)
+TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 6)
