@@ -120,7 +120,8 @@ class Agenda:
         job_id = entry.state.job_id
         if job_id is None:
             return
-        self.take(job_id)
+        if job_id in self._ahead:
+            self.take(job_id)
         self._ahead[job_id] = entry
         self._bytes += _size(entry)
         while len(self._ahead) > self._most or self._bytes > self._most_bytes:
@@ -153,13 +154,13 @@ class Agenda:
         limits = {tenant: await self._quotas.limits_of(tenant) for tenant in {entry.row.tenant for entry in entries}}
         over = {tenant: self._tally.waiting(tenant) > limit.waiting_jobs for tenant, limit in limits.items()}
         now = self._clock.now_ms()
+        catch_up_at = self.catch_up_at(now)
+        # Most have nothing going on that matters: those of one tenant share their look.
+        idle = {tenant: Look(now, {}, too_many, catch_up_at) for tenant, too_many in over.items()}
         return [
-            Look(
-                now=now,
-                going=going.get(entry.row.schedule_id, {}),
-                over_quota=over[entry.row.tenant],
-                catch_up_at=self.catch_up_at(now),
-            )
+            Look(now, found, over[entry.row.tenant], catch_up_at)
+            if (found := going.get(entry.row.schedule_id))
+            else idle[entry.row.tenant]
             for entry in entries
         ]
 

@@ -7,6 +7,7 @@ the timers are there, the loader or the recheck finds them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
-from tocsin.model.job import PRIORITY, TERMINAL, Definition, JobState, Retrying, Status, encode_definition
+from tocsin.model.job import PRIORITY, TERMINAL, Definition, JobState, Line, Retrying, Status, encode_definition
 from tocsin.model.recurrence import Make, Range, Step
 from tocsin.model.schedule import Spec, encode
 from tocsin.near.port import NearTier
@@ -156,7 +157,7 @@ class Mover:
                 at = job.definition.occurrence_at
                 if not job.attempt and at is not None and job.definition.origin == "schedule":
                     skips.append(Range(at, at, 1, "overlap", "a later occurrence replaced it before it was started"))
-                    step.left_out["overlap"] += 1
+                    step.count_left_out("overlap", 1)
         one.row = None if one.gone else self._row(one)
         return Move(
             schedule_id=step.schedule_id,
@@ -192,6 +193,7 @@ class Mover:
         ready: list[Due] = []
         later: list[Due] = []
         gone: list[str] = []
+        moved: dict[tuple[Line, Status | None, Status], int] = defaultdict(int)
         for one, move in told:
             if one.entry is not None and one.entry.state.job_id is not None:
                 self._agenda.take(one.entry.state.job_id)  # nobody will ask for it any more
@@ -201,20 +203,23 @@ class Mover:
             one.fired = tuple(due for due in move.fires if due.job_id in one.dues)
             ready += [due for due in move.fires if due.job_id not in one.dues]
             for due in move.fires:
-                self._tally.moved(due.line, Status.SCHEDULED, Status.QUEUED)
+                moved[due.line, Status.SCHEDULED, Status.QUEUED] += 1
             for new in move.jobs:
                 due = Due(new.fire_at, new.job_id, 1, new.line, new.priority)
                 (ready if new.queued else later).append(due)
-                self._tally.moved(new.line, None, Status.QUEUED if new.queued else Status.SCHEDULED)
+                moved[new.line, None, Status.QUEUED if new.queued else Status.SCHEDULED] += 1
             for change in move.changes:
                 if change.before.status is not Status.RUNNING:  # a worker's attempt stays in the index of leases
                     gone.append(change.before.job_id)
                 if change.timer:
                     (ready if change.after.status is Status.QUEUED else later).append(due_of(change.after))
-            self.count(move.changes)
+            if move.changes:
+                self.count(move.changes)
             if move.after is not None:
                 for reason, count in one.step.left_out.items():
                     telemetry.SCHEDULE_SKIPS.labels(reason).inc(count)
+        for (line, before, after), count in moved.items():
+            self._tally.moved(line, before, after, count)
         telemetry.CREATED.inc(sum(len(move.jobs) for _, move in told))
         telemetry.FIRED.inc(sum(len(move.fires) for _, move in told))
         if gone:

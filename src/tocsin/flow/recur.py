@@ -158,7 +158,9 @@ class Recurer:
     def _decide(self, case: _Case, look: Look) -> Decided:
         entry, job_id = case.entry, case.due.job_id
         # As the decision before this one has left it: those of one batch fire one after another, too.
-        look = replace(look, catch_up_at=self._agenda.catch_up_at(look.now))
+        catch_up_at = self._agenda.catch_up_at(look.now)
+        if catch_up_at != look.catch_up_at:
+            look = replace(look, catch_up_at=catch_up_at)
         step = self._agenda.begin(entry, look)
         try:
             if job_id == step.state.job_id:

@@ -244,7 +244,7 @@ class CatchUp(Decision):
 
     def _give_up(self, backlog: Backlog, detail: str) -> None:
         if backlog.left:
-            self.left_out["missed"] += backlog.left
+            self.count_left_out("missed", backlog.left)
             self.skips.append(Range(backlog.low + 1, backlog.high - 1, backlog.left, "missed", detail))
             self.state.stretch = None
 

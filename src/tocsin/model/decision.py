@@ -8,7 +8,6 @@ for the end of others). Nothing here reads a clock: `now` is an argument, and so
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from tocsin.model.ids import occurrence_id
@@ -77,7 +76,7 @@ class Decision:
     stopped: list[str] = field(default_factory=list)
     skips: list[Range] = field(default_factory=list)
     # How many occurrences `skips` have come to now, by reason; a range that has grown longer counts before, too.
-    left_out: Counter[SkipReason] = field(default_factory=Counter)
+    left_out: dict[SkipReason, int] = field(default_factory=dict)
     # Tells the IDs of this step's jobs from earlier ones for the same instant and revision.
     mark: str = ""
 
@@ -211,10 +210,14 @@ class Decision:
                 self.skip(Range(first.at, last.at, count, reason, detail))
             low = low if cut is None else cut
 
+    def count_left_out(self, reason: SkipReason, count: int) -> None:
+        """So many occurrences more are left out."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + count
+
     def skip(self, skip: Range) -> None:
         """Record a skip; one that follows on the last with the same reason makes that one longer."""
         stretch, plan = self.state.stretch, self.plan
-        self.left_out[skip.reason] += skip.count
+        self.count_left_out(skip.reason, skip.count)
         if stretch is not None and stretch.reason == skip.reason and stretch.last < skip.first:
             between = plan.count(stretch.last, skip.first - 1)
             if not between and not any(stretch.last < at < skip.first for at in plan.without):

@@ -154,7 +154,7 @@ class Ledger:
         self._put(job_id, status=Status.CANCELLED)
         if not job.started and job.origin == "schedule":
             step.skips.append(Range(job.at, job.at, 1, "overlap"))
-            step.left_out["overlap"] += 1
+            step.count_left_out("overlap", 1)
 
     def _put(self, job_id: str, **changes: Any) -> None:
         self.jobs[job_id] = replace(self.jobs[job_id], **changes)

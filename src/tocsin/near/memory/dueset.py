@@ -14,6 +14,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
+from tocsin.model.ids import is_schedules
 from tocsin.model.timer import Due, TimerKey
 
 SLOT_SHIFT = 7  # slots of 128 ms
@@ -21,6 +22,7 @@ NEVER = 1 << 62
 _SWEEP_AT = 1_000
 # Sorting by the time alone is five times as fast as comparing members, and keeps those of one instant in their order of coming.
 _TIME = itemgetter(0)
+_TIME_AND_ID = itemgetter(0, 1)
 
 
 class CutEnd:
@@ -206,7 +208,9 @@ class DueSet:
             return False
         self.opened = heappop(self.order)
         self.front, self.at = self.slots.pop(self.opened), 0
-        self.front.sort(key=_TIME)
+        # Occurrences of one instant are neighbours in the store in the order of their IDs, in which their slices are: taken in that
+        # order a batch touches few pages. Other jobs come in the order of their IDs already.
+        self.front.sort(key=_TIME_AND_ID if is_schedules(self.front[0][1]) else _TIME)
         return True
 
     def _sweep(self, held: dict[str, Due]) -> None:
