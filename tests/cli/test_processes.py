@@ -115,17 +115,6 @@ def test_dev_ends_in_order_when_it_is_told_to(start):
     assert not [line for line in server.errors if "Traceback" in line]
 
 
-def test_dev_keeps_its_token_over_a_restart(start, tmp_path):
-    told = []
-    for _ in range(2):
-        server = start("dev", "--port", "0", "--data", "data")
-        told.append(server.wait_for("  token"))
-        server.process.send_signal(signal.SIGTERM)
-        assert server.end() == 0
-    assert told[0] == told[1]
-    assert (tmp_path / "data" / "dev-token").stat().st_mode & 0o777 == 0o600
-
-
 def test_a_job_goes_from_the_command_line_to_a_worker(dev, start, tmp_path):
     _, environ = dev
     (tmp_path / "app.py").write_text(

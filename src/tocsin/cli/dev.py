@@ -1,12 +1,8 @@
-"""`tocsin dev`: the whole of Tocsin in this process, for a laptop: a server, a tenant, a token, and how to use them.
-
-The token is kept beside the data, so that workers and terminals go on after a restart. A crash before it is kept costs a new one.
-"""
+"""`tocsin dev`: the whole of Tocsin in this process, for a laptop: a server, a tenant, a token, and how to use them."""
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,9 +15,6 @@ from tocsin.errors import UsageError
 if TYPE_CHECKING:
     from tocsin.serving import Serving
 
-TOKEN_FILE = "dev-token"
-_TOKEN = re.compile(r"tcs_dev_[0-9a-z]{32}")
-
 
 def dev(
     port: Annotated[
@@ -30,9 +23,7 @@ def dev(
     data: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="The folder that keeps everything.", show_default=".tocsin")
     ] = None,
-    token: Annotated[
-        str | None, typer.Option(metavar="TOKEN", help="Use this token instead of the one made for the folder.")
-    ] = None,
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", help="Use this token instead of a made one.")] = None,
     clock: Annotated[
         Literal["system", "manual"], typer.Option(help="manual: time stands still until POST /v1/dev/clock:advance.")
     ] = "system",
@@ -53,36 +44,14 @@ def dev(
     config.check(settings)
     if not settings.has_store:
         raise UsageError("roles is executor: dev is a whole server; start an executor on its own with tocsin serve")
-    kept = settings.data / TOKEN_FILE
-    options = serving.DevOptions(token=token or _kept(kept), manual_clock=clock == "manual")
-
-    def ready(running: Serving) -> None:
-        if token is None and running.token is not None:
-            _keep(kept, running.token)
-        print(_welcome(running, manual=options.manual_clock), flush=True)
-
+    options = serving.DevOptions(token=token, manual_clock=clock == "manual")
     with blocking(settings):
         serving.serve(
             settings,
             clock=ManualClock() if options.manual_clock else None,
             dev=options,
-            on_ready=ready,
+            on_ready=lambda serving: print(_welcome(serving, manual=options.manual_clock), flush=True),
         )
-
-
-def _kept(file: Path) -> str | None:
-    """The token of an earlier start; None if there is none, or none that could be."""
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return text if _TOKEN.fullmatch(text) else None
-
-
-def _keep(file: Path, token: str) -> None:
-    """Keep the token for the next start, for nobody else to read."""
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-        opened.write(token)
 
 
 def _welcome(serving: Serving, *, manual: bool) -> str:
