@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
+import pytest
+
 import tocsin
 from tests.processes.program import Programs, Server
 from tests.processes.waiting import succeeded, wait_until
@@ -135,19 +137,21 @@ def test_a_stop_and_a_start_go_unnoticed_by_jobs_and_worker(programs: Programs, 
 
 
 def test_a_killed_server_leaves_no_lock_behind_and_works_as_before(programs: Programs):
-    """Started again as a person would: with the token that it prints, the same as before, and callbacks from its own executor."""
+    """Started again as a person would: with the token that it prints, and callbacks from its own executor."""
     first = programs.server(token=None)
     with receiving() as received:
         with first.client() as client:
             waiting = client.jobs.create(queue="q", url=received.url, payload=1, delay=2, idempotency_key="k")
             first.program.kill()
         again = programs.server(first.data, token=None)
-        assert again.token == first.token
+        assert again.token != first.token
         with again.client() as client:
             # The client repeats what may have been lost, and finds the job of the first time.
             repeated = client.jobs.create(queue="q", url=received.url, payload=1, delay=2, idempotency_key="k")
             assert (repeated.job_id, repeated.replayed) == (waiting.job_id, True)
             wait_until(partial(succeeded, client, waiting), "the callback")
+            with pytest.raises(tocsin.Refused), tocsin.Client(again.url, first.token) as old:
+                old.me()
     assert received.keys == [waiting.idempotency_key]
 
 
