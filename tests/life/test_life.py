@@ -32,4 +32,4 @@ TestSchedulesWithoutTransactions = LifeOfSchedules.TestCase
 TestSchedulesWithoutTransactions.settings = settings(LENGTH, max_examples=LENGTH.max_examples * 2 // 3)
 
 TestSchedulesOnSqlite = LifeOfSchedulesOnSqlite.TestCase
-TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 10)
+TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 6)
