@@ -222,6 +222,22 @@ GARBAGE: dict[str, dict[str, Any]] = {
 }
 
 
+async def test_a_row_that_cannot_be_read_hides_none_of_those_behind_it(any_world, monkeypatch):
+    monkeypatch.setattr("tocsin.flow.sweep.BATCH", 2)
+    kept = {(await define(any_world, f"kept {n}", **MINUTELY)).schedule_id for n in range(12)}
+    store, seen = any_world.on.store.schedules, set()
+    walk, unreadable = store.walk, min(kept)
+
+    async def without_it(partition, after, limit):
+        page = [row for row in await walk(partition, after, limit) if row.schedule_id != unreadable]
+        seen.update(row.schedule_id for row in page)
+        return page
+
+    store.walk = without_it
+    await sweep(any_world)
+    assert seen == kept - {unreadable}
+
+
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("what", GARBAGE)
 async def test_one_that_is_broken_stops_nobody_and_can_be_mended_or_deleted(any_world, what, restart):

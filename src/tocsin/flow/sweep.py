@@ -109,7 +109,8 @@ class Sweeper(Alarm):
                 return Swept()
         rows = await self._schedules.walk(partition, after, BATCH)
         mended = await self._look(rows)
-        if len(rows) == BATCH:
+        # A short page is no end: what cannot be read was left out of it.
+        if rows:
             self._place = (partition, rows[-1].schedule_id)
         else:
             self._place = (next((p for p in owned if p > partition), -1), "")
