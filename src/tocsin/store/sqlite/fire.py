@@ -23,14 +23,15 @@ _DELETE = block("jobs", "delete")
 
 def fire(work: Work, dues: Sequence[Due]) -> list[Fired]:
     """SCHEDULED or RETRYING at that version and due -> QUEUED."""
-    if _quick(work, dues):
+    if all_fire(work, dues, _QUICK):
         return [Fired.WON] * len(dues)
     work.undo()
     return in_rounds(dues, lambda due: due.job_id, lambda part: _careful(work, part))
 
 
-def _quick(work: Work, dues: Sequence[Due]) -> bool:
-    """Whether all have won; if not, nothing of it may stay."""
+def all_fire(work: Work, dues: Sequence[Due], statement: str) -> bool:
+    """Write as if all had won, by a statement for each version that names the states it leaves from; whether they have. If not,
+    nothing of it may stay."""
     by_version: dict[int, dict[str, int]] = {}
     for due in dues:
         by_version.setdefault(due.version, {})[due.job_id] = due.due_at
@@ -39,7 +40,7 @@ def _quick(work: Work, dues: Sequence[Due]) -> bool:
         latest, text = max(members.values()), json_text(members)
         if latest != min(members.values()) and work.row(_EARLIER, text)[0]:
             return False
-        won += work.write(_QUICK, work.now, text, version, latest)
+        won += work.write(statement, work.now, text, version, latest)
     return won == len(dues)
 
 

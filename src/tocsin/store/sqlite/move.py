@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from tocsin.model.partition import partition_of
-from tocsin.store.port import Due
 from tocsin.store.schedules import Move, Moved, ScheduleRow, SkipRow
 from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.create import fresh, insert
 from tocsin.store.sqlite.finish import unchanged, write_changes
+from tocsin.store.sqlite.fire import all_fire
 from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
@@ -35,7 +35,6 @@ _DELETE_SPECS = block("schedules", "delete_specs")
 _DELETE_SKIPS = block("skips", "delete")
 _PUT_SKIPS = Many("skips", "put")
 _FIRE = block("jobs", "fire_scheduled")
-_EARLIER = block("jobs", "due_earlier")
 _FIRE_THESE = block("jobs", "fire_these")
 
 # What became of a move, and which of its jobs were there already.
@@ -85,25 +84,12 @@ def _quick(work: Work, moves: Sequence[Move]) -> bool:
     steps.sort()
     if _STEP.run(work.conn, steps) != len(steps):
         return False
-    if not _fire_all(work, [due for one in moves for due in one.fires]):
+    if not all_fire(work, [due for one in moves for due in one.fires], _FIRE):
         return False
     if not insert(work, [job for one in moves for job in one.jobs]):
         return False
     add_skips(work, [skip for one in moves for skip in one.skips])
     return True
-
-
-def _fire_all(work: Work, dues: Sequence[Due]) -> bool:
-    by_version: dict[int, dict[str, int]] = {}
-    for due in dues:
-        by_version.setdefault(due.version, {})[due.job_id] = due.due_at
-    won = 0
-    for version, members in by_version.items():
-        latest, text = max(members.values()), json_text(members)
-        if latest != min(members.values()) and work.row(_EARLIER, text)[0]:
-            return False
-        won += work.write(_FIRE, work.now, text, version, latest)
-    return won == len(dues)
 
 
 # --- looked at and judged
