@@ -312,6 +312,32 @@ async def test_an_end_between_the_look_and_the_write_is_not_waited_for(any_world
     assert [job.status for job in await jobs_of(world, made)] == [Status.SUCCEEDED, Status.QUEUED, Status.SCHEDULED]
 
 
+async def test_a_claim_between_the_look_and_the_write_is_waited_for(any_world):
+    world = any_world
+    made = await define(world, **MINUTELY, overlap="replace")
+    await world.advance(60)
+    looks, claimed = world.on.agenda.looks, []
+
+    async def slow(entries):
+        found = await looks(entries)
+        if not claimed and any(look.going for look in found):
+            claimed.append(await world.claim_one())
+        return found
+
+    world.on.agenda.looks = slow
+    world.clock.advance(60)
+    await world.on.dispatch.step()
+    assert len(claimed) == 1
+    assert [job.status for job in await jobs_of(world, made)] == [
+        Status.CANCEL_REQUESTED,
+        Status.SCHEDULED,
+        Status.SCHEDULED,
+    ]
+    await world.complete(claimed[0].lease_token)
+    await world.settle()
+    assert [job.status for job in await jobs_of(world, made)] == [Status.SUCCEEDED, Status.QUEUED, Status.SCHEDULED]
+
+
 async def test_the_follower_and_the_sweeper_start_the_next_once():
     world = World(yielding=True)
     await world.start()

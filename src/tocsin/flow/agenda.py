@@ -29,6 +29,8 @@ from tocsin.store.schedules import Move, Moved, ScheduleRow, ScheduleStore
 from tocsin.telemetry import log
 from tocsin.wire import MAX_BACKFILL, MAX_CATCH_UP, JobTemplate, TaskTarget
 
+# What is said of a schedule whose next step is asked for in vain: repeating it would not help.
+REFUSED = "the store cannot hold its next step: define it anew"
 MOST = 100_000
 # Of the rows' texts; what was read from them is about as large again.
 MOST_BYTES = 256 * 1024 * 1024

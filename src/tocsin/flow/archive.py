@@ -1,6 +1,6 @@
 """Archive: history ends after its retention. Also the other slow duties: expired keys, the true counts.
 
-Deletes what finished before the retention in bounded passes, with its attempts; a crash continues where it was.
+Deletes what finished before the retention, and skips of that age, in bounded passes, with its attempts; a crash continues where it was.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ class Changer:
                 self._ends.tell([job_id])
                 return after
             if taken_out is None and (await self._store.change([Change(before=job, after=after)]))[0]:
-                self._ends.tell([job_id])
                 self._tally.moved(job.line, job.status, after.status)
                 if after.status is Status.CANCELLED:
+                    self._ends.tell([job_id])
                     telemetry.CANCELLED.inc()
                     await self._near.remove([job_id])
                 return after

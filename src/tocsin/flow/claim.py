@@ -173,7 +173,7 @@ class Claimer:
             if job is not None and job.status is Status.SKIPPED:
                 telemetry.SKIPPED.inc()
                 self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
-                if job.definition.schedule_id is not None:
+                if job.definition.origin == "schedule":
                     telemetry.SCHEDULE_SKIPS.labels("expired").inc()
         self._ends.tell(due.job_id for due in missing)
 

@@ -16,7 +16,7 @@ from tocsin import wire
 from tocsin.clock import Clock, Entropy
 from tocsin.errors import Refused
 from tocsin.flow.admit import invalid, line_of
-from tocsin.flow.agenda import FAULTS, NEVER, UNREADABLE, Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, REFUSED, UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.asked import PauseWish, patched, pause_of, same, spec_of
 from tocsin.flow.occurrences import PRECISE, Decided, Mover, definition_of, expires_at, policy_of
 from tocsin.flow.present import Presenter
@@ -123,9 +123,9 @@ class Definer:
         step.ahead(plan.next(now))
         _pause(step, wish)
         decided = Decided(None, step, tenant, name, {})
-        return decided.row if await self._won(decided) else None
+        return decided.row if await self.write(decided) else None
 
-    async def _won(self, decided: Decided) -> bool:
+    async def write(self, decided: Decided) -> bool:
         """Write a definition; False: somebody else was first. Refused where no store can hold it."""
         (won,) = await self._mover.write([decided])
         if won is Moved.REFUSED:
@@ -134,10 +134,13 @@ class Definer:
 
     async def _edit(self, row: ScheduleRow, body: SchedulePut | SchedulePatch) -> ScheduleRow | None:
         """Change a schedule; its row as it then is, or None where somebody else was first."""
-        entry = self._any_entry(row)
-        if entry.plan is NEVER and row.status != "broken":
-            await self._agenda.break_off(row, "its row is damaged or cannot be computed: define the schedule anew")
-            return None
+        try:
+            entry = self._agenda.entry(row)
+        except Broken as broken:
+            if row.status != "broken":
+                await self._agenda.break_off(row, str(broken))
+                return None
+            entry = self._agenda.remains(row)
         if isinstance(body, SchedulePatch):
             if row.status == "broken" and entry.spec is UNREADABLE:
                 detail = "its definition cannot be read; PUT the whole definition by its name"
@@ -165,7 +168,7 @@ class Definer:
             _pause(step, wish)
             more = await self._in_place(step, entry.spec, ahead)
         decided = Decided(entry, step, row.tenant, row.name, {}, more=more)
-        return decided.row if await self._won(decided) else None
+        return decided.row if await self.write(decided) else None
 
     async def settle(self, entry: Entry) -> Look | None:
         """What to decide about a schedule by; None: something was due already. Then that is decided about now, by the definition that
@@ -183,7 +186,9 @@ class Definer:
         except FAULTS as error:
             await self._agenda.break_off(entry.row, f"its next occurrence cannot be computed ({error}): define it anew")
             return None
-        await self._mover.write([Decided(entry, step, entry.row.tenant, entry.row.name, {})])
+        (won,) = await self._mover.write([Decided(entry, step, entry.row.tenant, entry.row.name, {})])
+        if won is Moved.REFUSED:
+            await self._agenda.break_off(entry.row, REFUSED)
         return None
 
     async def _ahead(self, entry: Entry) -> JobState | None:

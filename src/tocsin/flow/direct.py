@@ -26,7 +26,7 @@ from tocsin.model.job import JobState, Status
 from tocsin.model.recurrence import Make
 from tocsin.model.schedule import Backlog
 from tocsin.store.port import Due, JobStore, Key, Made
-from tocsin.store.schedules import Moved, ScheduleRow
+from tocsin.store.schedules import ScheduleRow
 from tocsin.telemetry import CREATED, REPLAYED, log
 
 MOST_BACKLOGS = 100
@@ -60,7 +60,7 @@ class Director:
         row = await self._presenter.row(tenant, schedule_id)
         entry = self._agenda.remains(row)
         if row.status == "finished" or entry.spec is UNREADABLE:
-            detail = f"the schedule is {row.status} and starts nothing any more; define it anew"
+            detail = f"the schedule is {row.status} and starts nothing any more; change its end_at or max_runs, or define it anew"
             raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
         await self._quotas.take_one(tenant)
         now, spec = self._clock.now_ms(), entry.spec
@@ -102,12 +102,12 @@ class Director:
             if look is None:
                 continue
             if entry.state.next_at is None:
-                detail = f"the schedule is {row.status} and has no next occurrence to skip"
+                detail = f"the schedule is {row.status} and has no next occurrence to skip; one that is paused is to be resumed first"
                 raise Refused(409, "wrong-state", "Wrong state", detail, extra={"schedule_status": row.status})
             step = self._agenda.begin(entry, look)
             step.skip_ahead(None)
             decided = Decided(entry, step, tenant, row.name, {})
-            if (await self._mover.write([decided]))[0] is Moved.WON and decided.row is not None:
+            if await self._definer.write(decided) and decided.row is not None:
                 return (await self._presenter.show([decided.row]))[0]
         raise too_busy(schedule_id)
 
@@ -118,7 +118,7 @@ class Director:
             raise invalid("/to", "in the future; a backfill runs what is past, so choose now or earlier")
         if first >= end:
             raise invalid("/from", "not before `to`; the range is [from, to)")
-        name = f"bf_{self._entropy.bytes(10).hex()}"
+        name, charged = f"bf_{self._entropy.bytes(10).hex()}", False
         for _ in range(ROUNDS):
             row = await self._presenter.row(tenant, schedule_id)
             entry = self._ready(row)
@@ -132,7 +132,9 @@ class Director:
             if len(entry.state.backlogs) >= MOST_BACKLOGS:
                 detail = f"{MOST_BACKLOGS} backfills of this schedule are going on; wait until one has ended"
                 raise Refused(409, "too-many-backfills", "Too many backfills", detail)
-            await self._quotas.take_one(tenant)
+            if not charged:
+                await self._quotas.take_one(tenant)
+                charged = True
             (look,) = await self._agenda.looks([entry])
             step = self._agenda.begin(entry, look)
             spec = entry.spec
@@ -149,7 +151,7 @@ class Director:
                 ),
             )
             step.advance()
-            if (await self._mover.write([Decided(entry, step, tenant, row.name, {})]))[0] is Moved.WON:
+            if await self._definer.write(Decided(entry, step, tenant, row.name, {})):
                 return wire.Backfilled(backfill_id=name, count=count)
         raise too_busy(schedule_id)
 

@@ -74,10 +74,11 @@ class Dispatcher:
         try:
             answers = await self._store.fire(plain) if plain else []
             ready = [due for due, fired in zip(plain, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
+            await self._parker.push(ready)
             if len(plain) < len(dues):
                 recurred = await self._recurer.fire([due for due in dues if is_schedules(due.job_id)])
+                await self._parker.push(recurred.ready)
                 ready += recurred.ready
-            await self._parker.push(ready)
         except ServerUnavailable:
             await self._near.restore(dues)
             raise
@@ -85,7 +86,10 @@ class Dispatcher:
         await self._near.drop([due for due in dues if due not in again] if again else dues)
         if again:
             await self._near.restore(recurred.again)
-        self._count([*zip(plain, answers, strict=True), *recurred.answers])
+        answered = [*zip(plain, answers, strict=True), *recurred.answers]
+        self._count(answered)
+        if expired := [due for due, fired in answered if fired is Fired.EXPIRED]:
+            await self._parker.have_expired(expired, Status.SCHEDULED)
         now = self._clock.now_ms()
         for lane, name in LANE_NAME.items():
             late = [(now - due.due_at) / 1000 for due in recurred.fired if due.line.lane == lane]
@@ -110,10 +114,7 @@ class Dispatcher:
                     telemetry.FIRE_LATENESS.observe(LANE_NAME[line.lane], [(now - at) / 1000 for at in due_at])
                     # A first fire leaves SCHEDULED, a retry RETRYING; which one is not known here without a read.
                     self._tally.fired(line, len(due_at))
-                case Fired.EXPIRED:
-                    telemetry.SKIPPED.inc(len(due_at))
-                    self._tally.moved(line, Status.SCHEDULED, Status.SKIPPED, len(due_at))
                 case Fired.VOID:
                     telemetry.VOIDED.inc(len(due_at))
-                case Fired.ALREADY:
+                case Fired.ALREADY | Fired.EXPIRED:
                     pass

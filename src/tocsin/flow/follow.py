@@ -1,7 +1,7 @@
 """Follow: when a job of a schedule has ended, what waited for that starts: the next of a backlog, or an occurrence that was held.
 
 Who ends jobs only says so, in memory. A crash makes that forgotten; the sweep looks at every schedule that has something waiting
-within a minute. Two that follow the same end are harmless: one move wins.
+within three minutes. Two that follow the same end are harmless: one move wins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tocsin.clock import Clock
-from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, REFUSED, Agenda, Broken, Entry
 from tocsin.flow.ends import Ends
 from tocsin.flow.occurrences import Decided, Mover
 from tocsin.store.schedules import Moved, ScheduleRow, ScheduleStore
@@ -61,7 +61,8 @@ class Follower:
             if not entries:
                 break
             looks = await self._agenda.looks(entries)
-            decided = []
+            decided: list[Decided] = []
+            dropped: dict[str, str] = {}
             for entry, look in zip(entries, looks, strict=True):
                 step = self._agenda.begin(entry, look)
                 try:
@@ -69,13 +70,21 @@ class Follower:
                 except FAULTS as error:
                     step = self._agenda.begin(entry, look)
                     step.give_up_backlogs()
-                    log.error(
-                        "backlogs_dropped", schedule=step.schedule_id, error=repr(error), next="it goes on without"
-                    )
+                    dropped[step.schedule_id] = repr(error)
                 decided.append(Decided(entry, step, entry.row.tenant, entry.row.name, {}))
             answers = await self._mover.write(decided)
             started += sum(won is Moved.WON for won in answers)
-            lost = [entry.row.schedule_id for entry, won in zip(entries, answers, strict=True) if won is not Moved.WON]
+            lost: list[str] = []
+            for entry, won in zip(entries, answers, strict=True):
+                schedule_id = entry.row.schedule_id
+                if won is Moved.REFUSED:
+                    await self._agenda.break_off(entry.row, REFUSED)
+                elif won is not Moved.WON:
+                    lost.append(schedule_id)
+                elif schedule_id in dropped:
+                    log.error(
+                        "backlogs_dropped", schedule=schedule_id, error=dropped[schedule_id], next="it goes on without"
+                    )
             waiting = [row for row in await self._schedules.get(lost) if row is not None] if lost else []
         return started
 

@@ -22,11 +22,11 @@ class Intervener:
         self._schedules, self._mover, self._agenda = schedules, mover, agenda
 
     async def take_out(self, job: JobState, after: JobState) -> bool | None:
-        """Write a job's step to CANCELLED or QUEUED together with its schedule's. False: somebody else was first. None: it has no
-        schedule any more, so it is to be changed by itself."""
+        """Write a job's step to CANCELLED or QUEUED together with its schedule's. False: somebody else was first. None: it is no
+        schedule's occurrence, or no more, so it is to be changed by itself."""
         pair = (await self._schedules.of_jobs([job.job_id]))[0]
         row = None if pair is None else pair[1]
-        if row is None:
+        if row is None or job.definition.origin != "schedule":
             return None
         try:
             entry = self._agenda.remains(row) if row.status == "broken" else self._agenda.entry(row)
@@ -35,12 +35,11 @@ class Intervener:
             return False
         (look,) = await self._agenda.looks([entry])
         step = self._agenda.begin(entry, look)
-        if job.definition.origin == "schedule":
-            try:
-                _take_out(step, job, cancel=after.status is Status.CANCELLED)
-            except FAULTS as error:
-                await self._agenda.break_off(row, f"its next occurrence cannot be computed ({error}): define it anew")
-                return False
+        try:
+            _take_out(step, job, cancel=after.status is Status.CANCELLED)
+        except FAULTS as error:
+            await self._agenda.break_off(row, f"its next occurrence cannot be computed ({error}): define it anew")
+            return False
         change = Change(before=job, after=after, timer=after.status is Status.QUEUED)
         (won,) = await self._mover.write([Decided(entry, step, row.tenant, row.name, {}, more=(change,))])
         return won is Moved.WON

@@ -96,7 +96,7 @@ class Mover:
             await self._tell(told)
         except ServerUnavailable as error:
             log.warning("near_tier_not_told", schedules=len(told), error=str(error), next="the recheck finds them")
-        return [one.won or Moved.LOST for one in decided]
+        return [one.won for one in decided if one.won is not None]
 
     async def _states(self, decided: Sequence[Decided]) -> dict[str, JobState]:
         """The jobs that must be read to be changed: not those that simply fire."""
@@ -150,8 +150,9 @@ class Mover:
                 changes.append(Change(before=job, after=after, timer=True))
         for job_id in step.stopped:
             job = states.get(job_id)
-            if job is None or job.status in TERMINAL:
-                return None  # it has ended since the look, and nobody would tell the one that waits for it
+            if job is None or job.status is not step.look.going.get(job_id):
+                # Not as the decision saw it: ended, and nobody would tell the one that waits; or claimed, and it must be waited for.
+                return None
             if (after_stop := _stopped(job, now)) is not None:
                 changes.append(Change(before=job, after=after_stop))
                 at = job.definition.occurrence_at

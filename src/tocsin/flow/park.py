@@ -46,19 +46,26 @@ class Parker:
                 await self._near.set_parked(line, True)
         return refused
 
+    async def have_expired(self, dues: Sequence[Due], before: Status) -> None:
+        """These jobs have expired: tell the figures, and whoever waits for their end. A backfill's or a trigger's is no skip."""
+        telemetry.SKIPPED.inc(len(dues))
+        for due in dues:
+            self._tally.moved(due.line, before, Status.SKIPPED)
+        ids = [due.job_id for due in dues if is_schedules(due.job_id)]
+        for job in await self._store.states(ids) if ids else []:
+            if job is not None and job.definition.origin == "schedule":
+                telemetry.SCHEDULE_SKIPS.labels("expired").inc()
+        self._ends.tell(ids)
+
     async def end_expired(self, dues: Sequence[Due]) -> list[Due]:
         """Skip those QUEUED jobs that have expired (the fire write judges); answers those that still wait for a claim."""
         if not dues:
             return []
         answers = await self._store.fire(dues)
-        for due, fired in zip(dues, answers, strict=True):
-            if fired is Fired.EXPIRED:
-                telemetry.SKIPPED.inc()
-                if is_schedules(due.job_id):
-                    telemetry.SCHEDULE_SKIPS.labels("expired").inc()
-                self._tally.moved(due.line, Status.QUEUED, Status.SKIPPED)
-                await self._near.remove([due.job_id])
-                self._ends.tell([due.job_id])
+        expired = [due for due, fired in zip(dues, answers, strict=True) if fired is Fired.EXPIRED]
+        if expired:
+            await self._near.remove([due.job_id for due in expired])
+            await self.have_expired(expired, Status.QUEUED)
         return [due for due, fired in zip(dues, answers, strict=True) if fired in (Fired.WON, Fired.ALREADY)]
 
 

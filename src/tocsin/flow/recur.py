@@ -16,7 +16,7 @@ from typing import assert_never
 
 from tocsin import telemetry
 from tocsin.clock import Clock
-from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, REFUSED, Agenda, Broken, Entry
 from tocsin.flow.occurrences import Decided, Mover
 from tocsin.model.job import JobState, Status
 from tocsin.model.recurrence import Look
@@ -148,7 +148,7 @@ class Recurer:
                 case Moved.REFUSED:
                     # No store can hold what it asks for. The schedule stands still; its due job fires as any job does, also where
                     # not even that can be written: asked again and again, it would keep all others waiting.
-                    await self._agenda.break_off(case.entry.row, "the store cannot hold its next step: define it anew")
+                    await self._agenda.break_off(case.entry.row, REFUSED)
                     refused.append(case.due)
                 case _:
                     assert_never(won)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tocsin import telemetry
 from tocsin.clock import Clock
-from tocsin.flow.agenda import FAULTS, Agenda, Broken, Entry
+from tocsin.flow.agenda import FAULTS, REFUSED, Agenda, Broken, Entry
 from tocsin.flow.follow import Follower
 from tocsin.flow.occurrences import Decided, Mover
 from tocsin.lease.port import Leases
@@ -147,7 +147,10 @@ class Sweeper(Alarm):
         mended = 0
         for (entry, _, what), one, won in zip(wrong, decided, await self._mover.write(decided), strict=True):
             if won is Moved.REFUSED:
-                await self._agenda.break_off(entry.row, "the store cannot hold its next step: define it anew")
+                await self._agenda.break_off(entry.row, REFUSED)
+            elif won is Moved.WON and one.step.status == "broken":
+                reason = one.step.state.broken
+                log.error("schedule_broken", schedule=entry.row.schedule_id, reason=reason, next="the others go on")
             elif won is Moved.WON and (what != "zone data" or one.step.state.next_at != entry.state.next_at):
                 mended += 1
                 telemetry.SCHEDULE_REPAIRS.labels(what).inc()
