@@ -1,6 +1,7 @@
 """Recur, row by row: the schedule's row with all that the step brings, then the near tier."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -316,7 +317,8 @@ async def test_a_claim_between_the_look_and_the_write_is_waited_for(any_world):
     world = any_world
     made = await define(world, **MINUTELY, overlap="replace")
     await world.advance(60)
-    looks, claimed = world.on.agenda.looks, []
+    looks = world.on.agenda.looks
+    claimed: list[Any] = []
 
     async def slow(entries):
         found = await looks(entries)

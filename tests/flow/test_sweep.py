@@ -225,7 +225,8 @@ GARBAGE: dict[str, dict[str, Any]] = {
 async def test_a_row_that_cannot_be_read_hides_none_of_those_behind_it(any_world, monkeypatch):
     monkeypatch.setattr("tocsin.flow.sweep.BATCH", 2)
     kept = {(await define(any_world, f"kept {n}", **MINUTELY)).schedule_id for n in range(12)}
-    store, seen = any_world.on.store.schedules, set()
+    store = any_world.on.store.schedules
+    seen: set[str] = set()
     walk, unreadable = store.walk, min(kept)
 
     async def without_it(partition, after, limit):
