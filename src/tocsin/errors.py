@@ -6,6 +6,8 @@
     ├── Refused                    the request was understood and declined (carries the problem of API.md)
     ├── ServerUnavailable          the server's: nothing is known to have happened, try again
     │   ├── StoreUnavailable       the store cannot write now (disk full, connection lost, shutting down)
+    │   ├── NearUnavailable        the near tier (Redis) cannot answer now
+    │   ├── LeasesUnavailable      what keeps the leases (PostgreSQL or etcd) cannot answer now
     │   └── Overloaded             a bounded queue is full
     ├── StoreError                 the store's contents
     │   ├── StoreCorrupt           the file is damaged or not a Tocsin store
@@ -65,6 +67,14 @@ class ServerUnavailable(TocsinError):
 
 class StoreUnavailable(ServerUnavailable):
     """The store cannot write at the moment; what was asked has not been done, or will show when it is repeated."""
+
+
+class NearUnavailable(ServerUnavailable):
+    """The near tier cannot answer at the moment, or has just lost what it held; nothing is lost that the store does not know."""
+
+
+class LeasesUnavailable(ServerUnavailable):
+    """The server that keeps sessions and partitions cannot answer at the moment; what is held stays held until it ends."""
 
 
 class Overloaded(ServerUnavailable):

@@ -5,16 +5,22 @@ may be here twice or not at all, and whoever acts on one makes a conditional wri
 
 Due sets are kept per partition, lane and tenant and hold the earliest members only; ready lines per `Line`. The way of a
 member: `offer` -> `take` (stays marked until) -> `push` to its line -> `drop`; then `pop` -> `settle`.
+
+A call that cannot be answered raises `NearUnavailable`: nothing is known to have happened. All that is here belongs to one
+`generation`; a new one begins empty, and whoever owns a partition then calls `begin` for it and fills it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tocsin.model.job import Line
 from tocsin.model.timer import Due, TimerKey
+from tocsin.wire import Status
+
+CountKey = tuple[str, str, Status]  # (tenant, queue, status)
 
 DUE_PER_TENANT_LANE = 200_000
 LINE_LIMIT = 100_000
@@ -74,16 +80,43 @@ class Popped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearFigures:
-    """How much is here: members waiting for their time, jobs in lines, in hand, leases."""
+    """How much is here: members waiting for their time and leases (of the partitions asked for), jobs in lines and in hand (of all).
+
+    `bytes_used` and `bytes_limit` are the server's memory and what it may use, where there is a server and a limit."""
 
     due: int
     ready: int
     in_hand: int
     leases: int
+    bytes_used: int | None = None
+    bytes_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSeen:
+    """A worker as its last claim showed it: the jobs it was given since this process first saw it, and when it last asked (ms)."""
+
+    tenant: str
+    worker: str
+    queue: str
+    seen_at: int
+    claimed: int
 
 
 class NearTier(Protocol):
     """Due soon and ready now."""
+
+    # generations
+
+    async def generation(self) -> str:
+        """The name of what is here. Another one than before: what was here is lost (a restart, a failover, evictions), and each
+        partition must be begun and filled anew. Looks at the server, so it also says whether that answers."""
+        ...
+
+    async def begin(self, partitions: Sequence[int]) -> None:
+        """Open these partitions in the present generation, before they are filled. Members that are there already stay: they are
+        dispatched meanwhile."""
+        ...
 
     # due sets
 
@@ -130,7 +163,7 @@ class NearTier(Protocol):
         ...
 
     async def forget(self, partitions: Sequence[int]) -> None:
-        """Drop everything of partitions that this node no longer owns."""
+        """This process no longer owns these partitions: drop what it keeps of them itself. What others can reach stays theirs."""
         ...
 
     async def set_weight(self, tenant: str, weight: float) -> None:
@@ -172,12 +205,12 @@ class NearTier(Protocol):
         """A queue's gate; opening it wakes waiting claims."""
         ...
 
-    async def set_parked(self, line: Line, parked: bool) -> None:
-        """Whether a line has parked jobs: while it has, `push` refuses for it, so that order is kept."""
+    async def set_parked(self, line: Line, partition: int, parked: bool) -> None:
+        """Whether a line has parked jobs in a partition: while it has in any, `push` refuses for it, so that order is kept."""
         ...
 
-    async def lines_with_room(self) -> list[Line]:
-        """Lines with parked jobs that are under half full."""
+    async def lines_with_room(self, partitions: Sequence[int]) -> list[Line]:
+        """Lines with parked jobs in any of these partitions that are under half full."""
         ...
 
     # leases
@@ -190,17 +223,40 @@ class NearTier(Protocol):
         """Forget the lease of an attempt that has ended."""
         ...
 
-    async def leases_over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
-        """(job, attempt) whose lease was over before that instant; they stay until `unlease` or a renewal."""
+    async def leases_over(self, partitions: Sequence[int], before_ms: int, most: int) -> list[tuple[str, int]]:
+        """(job, attempt) of these partitions whose lease was over before that instant; they stay until `unlease` or a renewal."""
         ...
 
-    async def next_lease_end(self) -> int | None:
-        """The earliest lease_until."""
+    async def next_lease_end(self, partitions: Sequence[int]) -> int | None:
+        """The earliest lease_until of these partitions."""
+        ...
+
+    # what all processes know together
+
+    async def add_counts(self, changes: Mapping[CountKey, int]) -> None:
+        """Add to the shared counts of jobs by (tenant, queue, status). Approximate: a repeat counts twice, a loss is set right by
+        `reset_counts`."""
+        ...
+
+    async def counts(self) -> dict[CountKey, int]:
+        """The shared counts; what is zero may be missing."""
+        ...
+
+    async def reset_counts(self, counts: Mapping[CountKey, int]) -> None:
+        """Put the store's own count in their place."""
+        ...
+
+    async def note_workers(self, seen: Sequence[WorkerSeen]) -> None:
+        """Remember workers, the latest look of each (tenant, worker, queue); forgotten a day after the last."""
+        ...
+
+    async def workers(self) -> list[WorkerSeen]:
+        """The workers of all tenants seen within the last day, at most 10,000."""
         ...
 
     # all
 
-    async def figures(self) -> NearFigures:
+    async def figures(self, partitions: Sequence[int]) -> NearFigures:
         """How much is here."""
         ...
 
@@ -208,6 +264,10 @@ class NearTier(Protocol):
         """How many jobs of a queue are ready, and the smallest due_at among them."""
         ...
 
-    async def close(self) -> None:
+    async def quiesce(self) -> None:
         """Wake everybody who waits; claims can wait no more, while `wait_due` still sleeps (stages end by their loops)."""
+        ...
+
+    async def close(self) -> None:
+        """`quiesce`, and let go of every connection."""
         ...
