@@ -106,9 +106,10 @@ class Process:
     async def stop(self) -> None:
         """End in order; everything that was answered is durable already."""
         self.health.stopping = True
-        await self.near.close()
+        await self.near.quiesce()
         for loop in self.loops:
             await loop.stop()
+        await self.near.close()
         await self.store.close()
         await self.leases.release()
 
@@ -182,7 +183,7 @@ async def _compose(
         dispatcher,
         follower,
         loader,
-        Rescuer(jobs, near, ender, gap, clock),
+        Rescuer(jobs, near, leases, ender, gap, clock),
         unparker,
         rechecker,
         sweeper,
@@ -192,7 +193,7 @@ async def _compose(
         Conductor(stages, clock, lambda: quiet_until(jobs, leases.owned())) if isinstance(clock, ManualClock) else None
     )
     # What looks at the world every few seconds would only slow virtual time down, in which nothing happens unasked.
-    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, clock))
+    always = (*stages, Pulse(store, gap, clock), Sharer(rows, near, clock), Gauger(near, leases, clock))
     loops = [Loop(stage, clock, entropy) for stage in always] if conductor is None else []
     health = Health(
         store, gap, clock, None if virtual else lambda: loops[0].passed_at_s, outdated=lambda: sweeper.outdated

@@ -99,7 +99,7 @@ async def _serve(
                     on_ready(Serving(url=_url(listener), token=token, signing_secret=secret, data=settings.data))
                     await stop.wait()
                 # Claims that wait are answered with nothing, so that their connections can end.
-                await process.near.close()
+                await process.near.quiesce()
         finally:
             await process.stop()
 

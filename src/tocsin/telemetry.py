@@ -67,6 +67,12 @@ PASS_FAILURES = Counter("tocsin_stage_failures", "Passes that failed and are rep
 RECHECK = Counter("tocsin_recheck", "What the recheck had to mend.", ["found"], registry=REGISTRY)
 REFUSED = Counter("tocsin_reports_refused", "Workers' calls that were refused.", ["why"], registry=REGISTRY)
 NEAR = Gauge("tocsin_near", "What the near tier holds.", ["what"], registry=REGISTRY)
+NOT_TOLD = Counter(
+    "tocsin_near_not_told",
+    "Commits that the near tier could not be told of; the recheck finds them.",
+    ["what"],
+    registry=REGISTRY,
+)
 FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
 LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
 FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))

@@ -104,7 +104,7 @@ class Server:
                 await asyncio.sleep(POLL_S)
                 for _ in range(HOPS):
                     await asyncio.sleep(0)
-                figures = await self.process.near.figures()
+                figures = await self.process.near.figures(self.process.leases.owned())
                 ready = figures.ready
                 claiming = figures.in_hand > 0 or self.process.claimer.busy > 0
                 busy = claiming or any(worker.holding for worker in self._workers)

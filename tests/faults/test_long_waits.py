@@ -42,7 +42,9 @@ async def test_far_futures_neither_wrap_nor_fire_early(server, client):
     async with server.running(worker_of(server, note=note)):
         await server.advance(minutes=10)
         assert started == {}
-        assert (await server.process.near.figures()).due == 0, "what is far away takes no place near by"
+        assert (await server.process.near.figures(server.process.leases.owned())).due == 0, (
+            "what is far away takes no place near by"
+        )
         for delay_s in delays_s:
             await server.advance(seconds=(NOON + timedelta(seconds=delay_s) - server.now).total_seconds() - 0.001)
             assert delay_s not in started

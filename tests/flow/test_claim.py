@@ -79,7 +79,7 @@ async def test_a_repeated_request_is_answered_at_once_when_its_jobs_are_done(any
 async def test_a_waiting_claim_is_answered_with_nothing_when_the_server_stops(any_world):
     waiting = asyncio.create_task(any_world.claim(wait_s=30))
     await asyncio.sleep(0)
-    await any_world.on.near.close()
+    await any_world.on.near.quiesce()
     async with asyncio.timeout(2):
         assert await waiting == []
 

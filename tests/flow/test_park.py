@@ -34,7 +34,7 @@ async def drain(world):
 
 async def test_a_full_line_parks_the_rest_and_gives_them_back_in_order():
     world, ids = await pile()
-    assert (await world.on.near.figures()).ready == 4
+    assert (await world.on.near.figures(world.on.leases.owned())).ready == 4
     assert sum(len(versions) for versions in (await look(world)).parked.values()) == 8
     await world.pause(False)
     assert await drain(world) == ids
@@ -138,4 +138,4 @@ async def test_what_has_expired_in_the_park_is_skipped_when_the_line_drains():
     await world.settle()
     assert {(await world.job(job_id)).status for job_id in late} == {Status.SKIPPED}
     assert not any(world.disk.parked.values())
-    assert (await world.on.near.figures()).ready == 0
+    assert (await world.on.near.figures(world.on.leases.owned())).ready == 0

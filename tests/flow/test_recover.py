@@ -28,7 +28,7 @@ async def everything(world):
 async def test_a_start_finds_jobs_in_every_state(any_world):
     ids = await everything(any_world)
     await any_world.restart()
-    figures = await any_world.on.near.figures()
+    figures = await any_world.on.near.figures(any_world.on.leases.owned())
     assert (figures.ready, figures.leases) == (1, 2)
     await any_world.advance(110)
     assert {job.job_id for job in await any_world.claim(10)} == {ids["retrying"], ids["soon"], ids["ready"]} | {
@@ -90,7 +90,7 @@ async def test_a_flood_behind_a_cut_hides_no_running_job_at_a_start():
     await world.try_create(count=20, delay_s=1)
     world.clock.advance(2)
     await world.restart()
-    assert (await world.on.near.figures()).leases == 1
+    assert (await world.on.near.figures(world.on.leases.owned())).leases == 1
     await world.advance(5)
     assert len(await world.claim(100)) == 20
 

@@ -61,6 +61,9 @@ class StepStore(StepRows):
     async def ping(self) -> None:
         await self.point("before ping")
 
+    async def now_ms(self) -> int:
+        return self._clock.now_ms()
+
     async def close(self) -> None:
         pass
 

@@ -132,7 +132,7 @@ class Process:
         self.tokens = LeaseTokens(b"0" * 32)
         self.dispatch = Dispatcher(jobs, near, leases, self.parker, self.recur, self.tally, clock)
         self.load = Loader(jobs, near, leases, clock, page=world.page)
-        self.rescue = Rescuer(jobs, near, self.ender, self.gap, clock)
+        self.rescue = Rescuer(jobs, near, leases, self.ender, self.gap, clock)
         self.unpark = Unparker(jobs, near, leases, self.parker, clock)
         self.recheck = Rechecker(jobs, near, leases, self.parker, clock)
         self.archive = Archiver(jobs, self.tally, self.quotas, clock, world.retention_s * 1000)

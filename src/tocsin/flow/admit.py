@@ -18,12 +18,13 @@ from msgspec import UNSET, Struct, structs
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, ms_of
-from tocsin.errors import Refused, ServerUnavailable
+from tocsin.errors import Refused
 from tocsin.flow.horizon import Horizon
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.quotas import Limits, Quotas, over
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.ids import in_slice, new_ids, slice_of_key
 from tocsin.model.job import (
     HTTP,
@@ -40,7 +41,6 @@ from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Created, Due, JobStore, Key, Made, NewJob
-from tocsin.telemetry import log
 
 HORIZON_MS = wire.HORIZON_S * 1000
 # The year 1 in UTC: with an offset an instant can be asked for that no datetime can show.
@@ -200,14 +200,11 @@ class Admitter:
             for line, count in Counter(due.line for due in dues).items():
                 self._tally.moved(line, None, status, count)
         telemetry.CREATED.inc(len(made))
-        try:
-            if later:
-                await self._horizon.offer(later)
-            if ready:
-                await self._parker.push(ready)
-        except ServerUnavailable as error:
-            # The jobs are durable and their timers will be found; the client must not hear that they are not.
-            log.warning("near_tier_not_told", jobs=len(made), error=str(error), next="the recheck finds them")
+        # The jobs are durable and their timers will be found; the client must not hear that they are not.
+        if later:
+            await told("created", self._horizon.offer(later))
+        if ready:
+            await told("created", self._parker.push(ready))
 
     async def _look_at_replays(self, answers: list[Admitted | Refused | None]) -> None:
         replays = [a for a in answers if isinstance(a, Admitted) and a.replayed]

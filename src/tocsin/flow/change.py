@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, ms_of
-from tocsin.errors import Refused, ServerUnavailable
+from tocsin.errors import Refused
 from tocsin.flow.admit import checked_run_at, invalid, line_of, merged_policy
 from tocsin.flow.ends import Ends
 from tocsin.flow.horizon import Horizon, due_of
@@ -23,13 +23,13 @@ from tocsin.flow.look import not_found
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.ids import is_schedules
 from tocsin.model.job import PENDING, PRIORITY, Definition, JobState, Status
 from tocsin.model.spread import spread_ms
 from tocsin.model.urls import host_key
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, JobStore
-from tocsin.telemetry import log
 
 ROUNDS = 16
 
@@ -105,7 +105,7 @@ class Changer:
                 if after.status is Status.CANCELLED:
                     self._ends.tell([job_id])
                     telemetry.CANCELLED.inc()
-                    await self._near.remove([job_id])
+                    await told("cancelled", self._near.remove([job_id]))
                 return after
         raise _too_busy(job_id)
 
@@ -122,15 +122,11 @@ class Changer:
         if not (await self._store.change([Change(before=job, after=after, timer=True)]))[0]:
             return False
         self._tally.moved(after.line, job.status, after.status)
-        try:
-            await self._near.remove([job.job_id])
-            if after.status is Status.QUEUED:
-                await self._parker.push([due_of(after)])
-            else:
-                await self._horizon.offer([due_of(after)])
-        except ServerUnavailable as error:
-            # The change is durable and its timer will be found; the client must not hear that it did not happen.
-            log.warning("near_tier_not_told", jobs=1, error=str(error), next="the recheck finds it")
+        await told("changed", self._near.remove([job.job_id]))
+        if after.status is Status.QUEUED:
+            await told("changed", self._parker.push([due_of(after)]))
+        else:
+            await told("changed", self._horizon.offer([due_of(after)]))
         return True
 
     async def _taken_out(self, job: JobState, after: JobState) -> bool | None:

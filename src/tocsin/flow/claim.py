@@ -25,6 +25,7 @@ from tocsin.errors import ServerUnavailable
 from tocsin.flow.ends import Ends
 from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.flow.tokens import LeaseTokens
 from tocsin.model.job import NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
@@ -161,8 +162,9 @@ class Claimer:
         got = [job for job in answers if job is not None]
         if len(got) < len(answers):
             await self._count_expired([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
-        await self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got])
-        await self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got])
+        # The jobs are this worker's now, whatever the near tier says: an answer of 503 would let them wait for their leases' end.
+        await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got]))
+        await told("claimed", self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got]))
         self._count(got)
         return got, _Then.LOOK_AGAIN
 

@@ -16,6 +16,7 @@ from tocsin.errors import Refused
 from tocsin.flow.ending import Ender
 from tocsin.flow.ends import Ends
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.flow.tokens import Lease
 from tocsin.model.job import HELD, JobState, Status
 from tocsin.near.port import NearTier
@@ -59,7 +60,7 @@ class Completer:
             return []
         won = await self._store.succeed([_success(*items[at]) for at in places])
         done = [items[at][0] for at, ok in zip(places, won, strict=True) if ok]
-        await self._near.unlease([(lease.job_id, lease.attempt) for lease in done])
+        await told("ended", self._near.unlease([(lease.job_id, lease.attempt) for lease in done]))
         self._ends.tell(lease.job_id for lease in done)
         self._count(done)
         left = []

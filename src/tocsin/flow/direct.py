@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, structs
 
 from tocsin import wire
 from tocsin.clock import Clock, Entropy, ms_of
-from tocsin.errors import Refused, ServerUnavailable
+from tocsin.errors import Refused
 from tocsin.flow.admit import invalid
 from tocsin.flow.agenda import UNREADABLE, Agenda, Broken, Entry
 from tocsin.flow.define import ROUNDS, Definer, too_busy
@@ -21,13 +21,14 @@ from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.quotas import Quotas
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.ids import occurrence_id
 from tocsin.model.job import JobState, Status
 from tocsin.model.recurrence import Make
 from tocsin.model.schedule import Backlog
 from tocsin.store.port import Due, JobStore, Key, Made
 from tocsin.store.schedules import ScheduleRow
-from tocsin.telemetry import CREATED, REPLAYED, log
+from tocsin.telemetry import CREATED, REPLAYED
 
 MOST_BACKLOGS = 100
 
@@ -82,10 +83,7 @@ class Director:
         if created.made is Made.CREATED:
             CREATED.inc()
             self._tally.moved(new.line, None, Status.QUEUED)
-            try:
-                await self._parker.push([Due(new.fire_at, created.job_id, 1, new.line, new.priority)])
-            except ServerUnavailable as error:
-                log.warning("near_tier_not_told", jobs=1, error=str(error), next="the recheck finds it")
+            await told("triggered", self._parker.push([Due(new.fire_at, created.job_id, 1, new.line, new.priority)]))
         else:
             REPLAYED.inc()
         (job,) = await self._jobs.states([created.job_id])

@@ -14,6 +14,7 @@ from tocsin.clock import Clock, Entropy
 from tocsin.flow.ends import Ends
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.job import HELD, TERMINAL, JobState, Status
 from tocsin.model.retry import decide
 from tocsin.near.port import NearTier
@@ -97,8 +98,9 @@ class Ender:
         """Write the steps; those that won are told to the near tier and the tally."""
         won = await self._store.change(changes)
         done = [change for change, ok in zip(changes, won, strict=True) if ok]
-        await self._near.unlease([(change.before.job_id, change.before.attempt) for change in done])
-        await self._horizon.offer([due_of(change.after) for change in done if change.timer])
+        await told("ended", self._near.unlease([(change.before.job_id, change.before.attempt) for change in done]))
+        if again := [due_of(change.after) for change in done if change.timer]:
+            await told("retried", self._horizon.offer(again))
         self._ends.tell(change.after.job_id for change in done if change.after.status in TERMINAL)
         for change in done:
             before, after = change.before, change.after

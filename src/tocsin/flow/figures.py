@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tocsin import telemetry
 from tocsin.clock import Clock
+from tocsin.lease.port import Leases
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
 
@@ -24,9 +25,9 @@ class Gauger(Alarm):
 
     name = "figures"
 
-    def __init__(self, near: NearTier, clock: Clock) -> None:
+    def __init__(self, near: NearTier, leases: Leases, clock: Clock) -> None:
         super().__init__(clock)
-        self._near, self._clock = near, clock
+        self._near, self._leases, self._clock = near, leases, clock
         self._next_at = 0
 
     async def step(self) -> Measured:
@@ -35,7 +36,7 @@ class Gauger(Alarm):
         if now < self._next_at <= now + EVERY_MS:
             return Measured()
         self._next_at = now + EVERY_MS
-        figures = await self._near.figures()
+        figures = await self._near.figures(self._leases.owned())
         telemetry.NEAR.labels("due").set(figures.due)
         telemetry.NEAR.labels("ready").set(figures.ready)
         telemetry.NEAR.labels("in_hand").set(figures.in_hand)

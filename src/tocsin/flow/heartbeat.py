@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin import telemetry
+from tocsin.flow.telling import told
 from tocsin.flow.tokens import Lease
 from tocsin.near.port import NearTier
 from tocsin.store.port import Beat, Beaten, JobStore, NotYours
@@ -31,7 +32,7 @@ class Heart:
             if isinstance(answer, Beaten)
         ]
         if renewed:
-            await self._near.lease(renewed)
+            await told("renewed", self._near.lease(renewed))
         if len(renewed) < len(answers):
             for answer in answers:
                 if isinstance(answer, NotYours):

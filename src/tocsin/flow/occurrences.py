@@ -15,20 +15,19 @@ from msgspec import UNSET
 
 from tocsin import telemetry
 from tocsin.clock import Clock
-from tocsin.errors import ServerUnavailable
 from tocsin.flow.admit import line_of
 from tocsin.flow.agenda import Agenda, Entry
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.job import PRIORITY, TERMINAL, Definition, JobState, Line, Retrying, Status, encode_definition
 from tocsin.model.recurrence import Make, Range, Step
 from tocsin.model.schedule import Spec, encode
 from tocsin.near.port import NearTier
 from tocsin.store.port import Change, Due, JobStore, NewJob
 from tocsin.store.schedules import Move, Moved, ScheduleRow, ScheduleStore, SkipRow
-from tocsin.telemetry import log
 from tocsin.wire import JobTemplate, Timing
 
 PRECISE = Timing()
@@ -86,16 +85,13 @@ class Mover:
                 one.won = None
         answers = iter(await self._schedules.move(moves))
         written = iter(moves)
-        told: list[tuple[Decided, Move]] = []
+        moved: list[tuple[Decided, Move]] = []
         for one in decided:
             if one.won is None:
                 move, one.won = next(written), next(answers)
                 if one.won is Moved.WON:
-                    told.append((one, move))
-        try:
-            await self._tell(told)
-        except ServerUnavailable as error:
-            log.warning("near_tier_not_told", schedules=len(told), error=str(error), next="the recheck finds them")
+                    moved.append((one, move))
+        await told("schedules moved", self._tell(moved))
         return [one.won for one in decided if one.won is not None]
 
     async def _states(self, decided: Sequence[Decided]) -> dict[str, JobState]:

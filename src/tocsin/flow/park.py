@@ -21,6 +21,7 @@ from tocsin.flow.tally import Tally
 from tocsin.lease.port import Leases
 from tocsin.model.ids import is_schedules
 from tocsin.model.job import Line, Status
+from tocsin.model.partition import partition_of
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
 from tocsin.store.port import Due, Fired, JobStore
@@ -42,8 +43,8 @@ class Parker:
         if refused:
             await self._store.park(refused)
             telemetry.PARKED.inc(len(refused))
-            for line in {due.line for due in refused}:
-                await self._near.set_parked(line, True)
+            for line, partition in {(due.line, partition_of(due.job_id, self._store.partitions)) for due in refused}:
+                await self._near.set_parked(line, partition, True)
         return refused
 
     async def have_expired(self, dues: Sequence[Due], before: Status) -> None:
@@ -93,25 +94,26 @@ class Unparker(Alarm):
     async def mark(self, partition: int) -> None:
         """Tell the near tier which lines have parked jobs: at a start, and whenever it lost what it knew."""
         for line in await self._store.parked_lines(partition):
-            await self._near.set_parked(line, True)
+            await self._near.set_parked(line, partition, True)
 
     async def step(self) -> Unparked:
         """One batch for each line that has room."""
         pushed = 0
-        for line in await self._near.lines_with_room():
+        for line in await self._near.lines_with_room(self._leases.owned()):
             pushed += await self._refill(line)
         return Unparked(pushed)
 
     async def next_at(self) -> int | None:
-        return self._clock.now_ms() if await self._near.lines_with_room() else None
+        return self._clock.now_ms() if await self._near.lines_with_room(self._leases.owned()) else None
 
     async def _refill(self, line: Line) -> int:
         first = await self._first(line)
         if not first:
             # Marked first and looked at again: a job may have been parked between the look and the mark.
-            await self._near.set_parked(line, False)
-            if await self._first(line):
-                await self._near.set_parked(line, True)
+            for partition in self._leases.owned():
+                await self._near.set_parked(line, partition, False)
+            for parked in await self._first(line):
+                await self._near.set_parked(line, partition_of(parked.job_id, self._store.partitions), True)
             return 0
         waiting = await self._parker.end_expired(first)
         refused = set(await self._near.push(waiting, unpark=True))
@@ -121,7 +123,7 @@ class Unparker(Alarm):
         return len(back)
 
     async def _first(self, line: Line) -> list[Due]:
-        """The next of a line's parked jobs by score, over all partitions: read a share of each, not the whole batch of each."""
+        """The next of a line's parked jobs by score, over all owned partitions: read a share of each, not the whole batch of each."""
         owned = self._leases.owned()
         share = min(BATCH, max(1, 2 * BATCH // max(len(owned), 1)))
         pages = [await self._store.parked(partition, line, share) for partition in owned]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tocsin.clock import Clock
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.job import Retrying, Status
 from tocsin.near.port import NearTier, QueueGate
 from tocsin.store.settings import QueueRow, SettingsStore
@@ -43,7 +44,7 @@ class QueueBook:
         """Change a queue's settings, here and in the near tier at once, elsewhere within five seconds."""
         await self._settings.put_queue(row)
         self._cache[row.tenant, row.queue] = (self._clock.elapsed_s(), row)
-        await self._near.configure(row.tenant, row.queue, gate_of(row))
+        await told("queue changed", self._near.configure(row.tenant, row.queue, gate_of(row)))
 
     async def open_gate(self, tenant: str, queue: str) -> None:
         """Tell the near tier what the settings of a queue say; it asked."""

@@ -15,6 +15,7 @@ from tocsin.clock import Clock, ms_of
 from tocsin.flow.admit import HORIZON_MS, invalid
 from tocsin.flow.horizon import Horizon, due_of
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.model.ids import is_job_id
 from tocsin.model.job import JobState, Status
 from tocsin.near.port import NearTier
@@ -48,7 +49,7 @@ class Redriver:
             ]
             won = await self._store.change(changes)
             done = [change for change, ok in zip(changes, won, strict=True) if ok]
-            await self._horizon.offer([due_of(change.after) for change in done])
+            await told("redriven", self._horizon.offer([due_of(change.after) for change in done]))
             for change in done:
                 self._tally.revived(change.after.line)
             telemetry.REDRIVEN.inc(len(done))

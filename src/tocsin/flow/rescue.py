@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tocsin.clock import Clock
 from tocsin.flow.ending import Ender
 from tocsin.flow.gap import Gap
+from tocsin.lease.port import Leases
 from tocsin.model.job import HELD, JobState
 from tocsin.model.retry import LOST_ERROR, TIMED_OUT_ERROR
 from tocsin.near.port import NearTier
@@ -44,15 +45,16 @@ class Rescuer(Alarm):
 
     name = "rescue"
 
-    def __init__(self, store: JobStore, near: NearTier, ender: Ender, gap: Gap, clock: Clock) -> None:
+    def __init__(self, store: JobStore, near: NearTier, leases: Leases, ender: Ender, gap: Gap, clock: Clock) -> None:
         super().__init__(clock)
-        self._store, self._near, self._ender, self._gap, self._clock = store, near, ender, gap, clock
+        self._store, self._near, self._leases, self._ender = store, near, leases, ender
+        self._gap, self._clock = gap, clock
 
     async def step(self) -> Rescued:
         """One batch of leases that are over; none in a gap, since what is over then is known only when the pulse has ended it."""
         if self._gap.open:
             return Rescued()
-        over = await self._near.leases_over(self._clock.now_ms() - GRACE_MS, BATCH)
+        over = await self._near.leases_over(self._leases.owned(), self._clock.now_ms() - GRACE_MS, BATCH)
         if not over:
             return Rescued()
         states = await self._store.states([job_id for job_id, _ in over])
@@ -75,7 +77,7 @@ class Rescuer(Alarm):
     async def next_at(self) -> int | None:
         if self._gap.open:
             return self._clock.now_ms() + GAP_REST_MS
-        end = await self._near.next_lease_end()
+        end = await self._near.next_lease_end(self._leases.owned())
         return None if end is None else end + GRACE_MS + 1
 
     def over_at(self, job: JobState) -> int:

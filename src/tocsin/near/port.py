@@ -27,6 +27,8 @@ LINE_LIMIT = 100_000
 TENANT_LIMIT = 500_000
 IN_HAND_MS = 10_000
 REMEMBER_REQUEST_MS = 60_000
+WORKERS_KEPT_MS = 86_400_000
+WORKERS_SHOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +253,7 @@ class NearTier(Protocol):
         ...
 
     async def workers(self) -> list[WorkerSeen]:
-        """The workers of all tenants seen within the last day, at most 10,000."""
+        """The workers of all tenants seen within the last day, at most 10,000, the latest first."""
         ...
 
     # all

@@ -54,7 +54,7 @@ async def test_a_set_keeps_its_earliest_members_and_refuses_the_rest(make: Make)
     refused = []
     for due in reversed(dues):
         refused += await world.near.offer([due])
-    held = (await world.near.figures()).due
+    held = (await world.near.figures(world.all)).due
     assert 100 <= held <= 125
     assert await world.near.offer([dues[-1]]) == [dues[-1]]
     early = world.due(-1_000)
@@ -113,7 +113,7 @@ async def test_a_flood_passes_through_a_small_set_without_loss(make: Make, sprea
         await world.near.drop(taken)
         fired += taken
         await read_on(world, bucket, 50)
-        most_held = max(most_held, (await world.near.figures()).due)
+        most_held = max(most_held, (await world.near.figures(world.all)).due)
     assert not bucket.waiting, "a member behind the cut was never read"
     assert sorted(ids(fired)) == sorted(ids(dues))
     assert len(fired) == len(dues)

@@ -88,7 +88,7 @@ async def test_restored_members_are_due_again_and_dropped_ones_are_not(world: Wo
     await world.near.restore([kept])
     await world.near.drop([gone])
     assert await world.take() == [kept]
-    assert (await world.near.figures()).due == 1
+    assert (await world.near.figures(world.all)).due == 1
 
 
 async def test_restoring_twice_or_what_was_never_taken_makes_no_copies(world: World) -> None:
@@ -241,7 +241,7 @@ async def test_forgotten_partitions_leave_nothing_behind(world: World) -> None:
     await world.near.take([0], world.now, 5)
     await world.near.forget([0, 1])
     assert {partition_of(due.job_id, 4) for due in await world.take_and_drop()} == {2, 3}
-    assert (await world.near.figures()).due == 0
+    assert (await world.near.figures(world.all)).due == 0
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

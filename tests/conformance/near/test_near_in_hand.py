@@ -13,7 +13,7 @@ async def test_a_repeat_before_the_claim_is_written_gets_the_same_jobs(world: Wo
     again = await world.pop(wish)
     assert first.dues == again.dues == dues[:3]
     assert not again.repeated
-    assert (await world.near.figures()).in_hand == 3
+    assert (await world.near.figures(world.all)).in_hand == 3
 
 
 async def test_a_repeat_after_the_claim_is_written_gets_the_attempts(world: World) -> None:
@@ -61,7 +61,7 @@ async def test_jobs_that_are_not_settled_return_to_their_line_in_ten_seconds(wor
     world.clock.advance(9.9)
     assert await world.claim(world.wish(1)) == [dues[3].job_id]
     world.clock.advance(0.2)
-    figures = await world.near.figures()
+    figures = await world.near.figures(world.all)
     assert (figures.ready, figures.in_hand) == (4, 0)
     assert await world.claim() == ids([*dues[:3], dues[4]])
 
@@ -71,7 +71,7 @@ async def test_a_step_of_the_wall_clock_neither_returns_jobs_nor_keeps_them(worl
     await world.near.push([due := world.due()])
     await world.pop()
     world.clock.step_wall(3_600)
-    assert (await world.near.figures()).in_hand == 1
+    assert (await world.near.figures(world.all)).in_hand == 1
     world.clock.step_wall(-7_200)
     world.clock.advance(10.1)
     assert await world.claim() == [due.job_id]
@@ -93,7 +93,7 @@ async def test_a_late_settle_takes_the_claimed_jobs_out_of_their_line(world: Wor
     wish = world.wish()
     await world.pop(wish)
     world.clock.advance(11)
-    assert (await world.near.figures()).ready == 2
+    assert (await world.near.figures(world.all)).ready == 2
     await world.near.settle(wish.request_id, [(dues[0].job_id, 1)])
     assert await world.claim() == [dues[1].job_id]
 

@@ -143,7 +143,7 @@ async def test_a_removed_job_is_not_handed_out(world: World) -> None:
     await world.near.push(dues)
     await world.near.remove(ids(dues[::2]))
     await world.near.remove(["job_unheard_of"])
-    assert (await world.near.figures()).ready == 5
+    assert (await world.near.figures(world.all)).ready == 5
     assert await world.claim() == ids(dues[1::2])
 
 
@@ -154,7 +154,7 @@ async def test_a_removed_job_that_is_pushed_again_is_handed_out_once(world: Worl
     await world.near.remove([due.job_id])
     await world.near.push([due])
     assert await world.claim() == ids([due, other])
-    assert (await world.near.figures()).ready == 0
+    assert (await world.near.figures(world.all)).ready == 0
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ async def test_a_line_with_parked_jobs_takes_only_those(make: Make) -> None:
     world = await make(line_limit=10)
     line_job, parked_job, late = world.due(), world.due(1), world.due(2)
     await world.near.push([line_job])
-    await world.near.set_parked(line_job.line, True)
+    await world.near.set_parked(line_job.line, 0, True)
     assert await world.near.push([late, line_job]) == [late]
     assert await world.near.push([parked_job], unpark=True) == []
-    await world.near.set_parked(line_job.line, False)
+    await world.near.set_parked(line_job.line, 0, False)
     assert await world.near.push([late]) == []
     await world.open()
     assert await world.claim() == ids([line_job, parked_job, late])
@@ -196,16 +196,16 @@ async def test_lines_with_parked_jobs_have_room_when_they_are_under_half(make: M
     dues = [world.due(at) for at in range(10)]
     await world.near.push(dues)
     await world.open()
-    assert await world.near.lines_with_room() == []
-    await world.near.set_parked(dues[0].line, True)
-    await world.near.set_parked(world.due(queue="empty").line, True)
-    assert [line.queue for line in await world.near.lines_with_room()] == ["empty"]
+    assert await world.near.lines_with_room(world.all) == []
+    await world.near.set_parked(dues[0].line, 0, True)
+    await world.near.set_parked(world.due(queue="empty").line, 0, True)
+    assert [line.queue for line in await world.near.lines_with_room(world.all)] == ["empty"]
     await world.claim(world.wish(5))
-    assert [line.queue for line in await world.near.lines_with_room()] == ["empty"]
+    assert [line.queue for line in await world.near.lines_with_room(world.all)] == ["empty"]
     await world.claim(world.wish(1))
-    assert sorted(line.queue for line in await world.near.lines_with_room()) == ["empty", "mail"]
-    await world.near.set_parked(dues[0].line, False)
-    assert [line.queue for line in await world.near.lines_with_room()] == ["empty"]
+    assert sorted(line.queue for line in await world.near.lines_with_room(world.all)) == ["empty", "mail"]
+    await world.near.set_parked(dues[0].line, 0, False)
+    assert [line.queue for line in await world.near.lines_with_room(world.all)] == ["empty"]
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ async def test_the_figures_of_a_queue_count_all_its_lines(world: World) -> None:
     assert await world.near.ready_count("acme", "mail") == (4, dues[3].due_at)
     await world.open()
     await world.claim()
-    figures = await world.near.figures()
+    figures = await world.near.figures(world.all)
     assert (figures.ready, figures.in_hand) == (2, 0)
 
 
@@ -323,7 +323,20 @@ async def test_full_lines_of_a_tenant_leave_every_other_line_a_reserve(make: Mak
     assert await world.near.push(paused) == []
     mine = [world.due(at, queue="mine") for at in range(3)]
     assert await world.near.push(mine) == mine[2:]
-    await world.near.set_parked(mine[0].line, True)
+    await world.near.set_parked(mine[0].line, 0, True)
     await world.open(("acme", "mine"))
     assert await world.claim(world.wish(queue="mine")) == ids(mine[:2])
-    assert mine[0].line in await world.near.lines_with_room()
+    assert mine[0].line in await world.near.lines_with_room(world.all)
+
+
+async def test_a_line_is_closed_until_no_partition_has_parked_jobs_of_it(world: World) -> None:
+    await world.open()
+    job = world.due()
+    await world.near.set_parked(job.line, 0, True)
+    await world.near.set_parked(job.line, 2, True)
+    assert await world.near.lines_with_room([1, 3]) == []
+    assert await world.near.lines_with_room([2]) == [job.line]
+    await world.near.set_parked(job.line, 0, False)
+    assert await world.near.push([job]) == [job]
+    await world.near.set_parked(job.line, 2, False)
+    assert await world.near.push([job]) == []

@@ -156,7 +156,7 @@ async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, s
     waiting: list[asyncio.Future[Any]] = [start(), start(world.executor_wish())]
     waiting.append(asyncio.ensure_future(world.near.wait_due(20)))
     await turns()
-    await world.near.close()
+    await world.near.quiesce()
     await turns()
     assert done(waiting) == [0, 1, 2]
     assert not await world.near.wait_ready(world.wish(), 20)
@@ -164,7 +164,7 @@ async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, s
 
 async def test_a_dispatcher_still_sleeps_after_closing(world: World, start: Start) -> None:
     """It runs on while requests under way are answered, and must not turn without rest."""
-    await world.near.close()
+    await world.near.quiesce()
     await world.near.wait_due(20)  # closing woke it
     waiting = asyncio.ensure_future(world.near.wait_due(20))
     await turns()

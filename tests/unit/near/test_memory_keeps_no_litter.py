@@ -128,7 +128,7 @@ def test_leases_that_are_renewed_or_ended_leave_no_litter() -> None:
             run(near.lease(leases))
             for renewal in range(5):
                 run(near.lease([(job, 1, until + renewal) for job, _, until in leases]))
-            run(near.leases_over(second * 1_000, 1_000))
+            run(near.leases_over(range(16), second * 1_000, 1_000))
             run(near.unlease([(job, 1) for job, _, _ in leases]))
         assert traced_kb() - before < 3_000
     finally:

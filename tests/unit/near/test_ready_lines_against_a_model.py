@@ -78,7 +78,7 @@ class ReadyLinesMachine(RuleBasedStateMachine):
 
     @rule(line=lines, parked=st.booleans())
     def set_parked(self, line: Line, parked: bool) -> None:
-        run(self.near.set_parked(line, parked))
+        run(self.near.set_parked(line, 0, parked))
         (self.parked.add if parked else self.parked.discard)(line)
 
     @rule(queue=st.sampled_from(QUEUES), is_open=st.booleans())
@@ -187,7 +187,7 @@ class ReadyLinesMachine(RuleBasedStateMachine):
     @invariant()
     def figures_agree(self) -> None:
         self.return_overdue()
-        figures = run(self.near.figures())
+        figures = run(self.near.figures(range(4)))
         assert (figures.ready, figures.in_hand) == (len(self.ready), len(self.in_hand()))
         for tenant, queue in QUEUES:
             times = [due.due_at for due in self.ready.values() if due.line[:2] == (tenant, queue)]
@@ -201,7 +201,7 @@ class ReadyLinesMachine(RuleBasedStateMachine):
         def of_tenant(line: Line) -> int:
             return sum(due.line.tenant == line.tenant for due in self.ready.values())
 
-        assert set(run(self.near.lines_with_room())) == {
+        assert set(run(self.near.lines_with_room(range(4)))) == {
             line for line in self.parked if count(line) * 2 < LINE_LIMIT and of_tenant(line) < TENANT_LIMIT
         }
 
@@ -272,7 +272,7 @@ class ReadyLinesMachine(RuleBasedStateMachine):
             if until <= self.clock.elapsed_s():
                 del self.hands[request_id]
                 self.put_back([self.newer.pop(job, due) for job, due in dues.items()])
-        run(self.near.figures())
+        run(self.near.figures(range(4)))
 
     def put_back(self, dues: list[Due]) -> None:
         for due in dues:

@@ -7,7 +7,7 @@ index is rebuilt from the jobs at start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
 _SLACK = 10_000
@@ -60,8 +60,9 @@ class LeaseIndex:
             if have is not None and have[1] > attempt:
                 held[job_id] = have
 
-    def over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
-        """(job, attempt) of up to `most` leases that were over before that instant, the longest over first."""
+    def over(self, before_ms: int, most: int, wanted: Callable[[str], bool] | None = None) -> list[tuple[str, int]]:
+        """(job, attempt) of up to `most` leases that were over before that instant, the longest over first; with `wanted` only
+        of jobs for which it is true."""
         found: dict[str, int] = {}
         seen: list[Place] = []
         while len(found) < most and self.next_end() is not None and self._places[0][0] < before_ms:
@@ -69,7 +70,8 @@ class LeaseIndex:
             self._correct(place)
             seen.append(place)
             for job_id in place[2]:
-                found[job_id] = self._leases[job_id][1]
+                if wanted is None or wanted(job_id):
+                    found[job_id] = self._leases[job_id][1]
         for place in seen:
             heappush(self._places, place)
         return list(found.items())[:most]

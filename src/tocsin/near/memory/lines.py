@@ -117,7 +117,7 @@ class ReadyLine:
         self.tenant = tenant
         self.count = 0
         self.gone = 0
-        self.parked = False
+        self.parked: set[int] = set()  # the partitions in which jobs of this line are parked
         self.runs: dict[int, Run] = {}
 
     def run(self, priority: int) -> Run:

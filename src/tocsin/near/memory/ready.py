@@ -172,21 +172,24 @@ class ReadyLines:
         self._callbacks.gate_changed(queue)
         self._wake((line, line.count) for line in queue.lines.values())
 
-    def set_parked(self, line: Line, parked: bool) -> None:
-        """Mark a line as having parked jobs, or not."""
+    def set_parked(self, line: Line, partition: int, parked: bool) -> None:
+        """Mark a line as having parked jobs in a partition, or not."""
         target = self._lines.get(line) or self._line(line)
-        target.parked = parked
         if parked:
+            target.parked.add(partition)
             self._parked[line] = target
-        else:
+            return
+        target.parked.discard(partition)
+        if not target.parked:
             self._parked.pop(line, None)
 
-    def lines_with_room(self) -> list[Line]:
+    def lines_with_room(self, partitions: Sequence[int]) -> list[Line]:
         """Marked lines that are under half full (half of their reserve, where the tenant's lines together are full)."""
         return [
             line
             for line, target in self._parked.items()
-            if target.count * 2 < self._line_limit
+            if not target.parked.isdisjoint(partitions)
+            and target.count * 2 < self._line_limit
             and (target.tenant.count < self._tenant_limit or target.count * 2 < self._reserve)
         ]
 

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tocsin.clock import Clock
 from tocsin.model.fairness import bounded_weight
 from tocsin.model.job import Line
+from tocsin.model.partition import partition_of
 from tocsin.model.timer import Due, TimerKey
 from tocsin.near.memory.due import DueSets
 from tocsin.near.memory.hands import Hands
 from tocsin.near.memory.leases import LeaseIndex
 from tocsin.near.memory.ready import ReadyLines
 from tocsin.near.memory.waiters import Waiters
+from tocsin.near.memory.workers import Workers
 from tocsin.near.port import (
     DUE_PER_TENANT_LANE,
     IN_HAND_MS,
     LINE_LIMIT,
     REMEMBER_REQUEST_MS,
     TENANT_LIMIT,
+    CountKey,
     Cut,
     NearFigures,
     Pop,
     Popped,
     QueueGate,
+    WorkerSeen,
 )
 
 LONGEST_WAIT_S = 1.0
@@ -41,7 +45,7 @@ class MemoryNearTier:
         line_limit: int = LINE_LIMIT,
         tenant_limit: int = TENANT_LIMIT,
     ) -> None:
-        self._clock = clock
+        self._clock, self._partitions = clock, partitions
         self._weights: dict[str, float] = {}
         self._due = DueSets(clock, partitions, self._weights, due_limit)
         self._hands = Hands(IN_HAND_MS / 1000, REMEMBER_REQUEST_MS / 1000)
@@ -55,7 +59,17 @@ class MemoryNearTier:
             waiters=self._waiters,
         )
         self._leases = LeaseIndex()
+        self._counts: dict[CountKey, int] = {}
+        self._workers = Workers(clock)
         self._closed = False
+
+    # generations: what is in memory is lost with the process only
+
+    async def generation(self) -> str:
+        return "memory"
+
+    async def begin(self, partitions: Sequence[int]) -> None:
+        pass
 
     # due sets
 
@@ -121,11 +135,11 @@ class MemoryNearTier:
     async def configure(self, tenant: str, queue: str, gate: QueueGate) -> None:
         self._ready.configure(tenant, queue, gate)
 
-    async def set_parked(self, line: Line, parked: bool) -> None:
-        self._ready.set_parked(line, parked)
+    async def set_parked(self, line: Line, partition: int, parked: bool) -> None:
+        self._ready.set_parked(line, partition, parked)
 
-    async def lines_with_room(self) -> list[Line]:
-        return self._ready.lines_with_room()
+    async def lines_with_room(self, partitions: Sequence[int]) -> list[Line]:
+        return self._ready.lines_with_room(partitions)
 
     # leases: kept on the elapsed clock, so that a step of the wall clock neither ends nor lengthens them
 
@@ -136,10 +150,14 @@ class MemoryNearTier:
     async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:
         self._leases.end(leases)
 
-    async def leases_over(self, before_ms: int, most: int) -> list[tuple[str, int]]:
-        return self._leases.over(before_ms - self._offset_ms(), most)
+    async def leases_over(self, partitions: Sequence[int], before_ms: int, most: int) -> list[tuple[str, int]]:
+        wanted = None
+        if len(partitions) < self._partitions:
+            mine = frozenset(partitions)
+            wanted = lambda job_id: partition_of(job_id, self._partitions) in mine  # noqa: E731
+        return self._leases.over(before_ms - self._offset_ms(), most, wanted)
 
-    async def next_lease_end(self) -> int | None:
+    async def next_lease_end(self, partitions: Sequence[int]) -> int | None:
         end = self._leases.next_end()
         return None if end is None else end + self._offset_ms()
 
@@ -147,9 +165,27 @@ class MemoryNearTier:
         """What the wall clock shows more than the elapsed one."""
         return self._clock.now_ms() - round(self._clock.elapsed_s() * 1000)
 
+    # what all processes know together: here there is one
+
+    async def add_counts(self, changes: Mapping[CountKey, int]) -> None:
+        for key, change in changes.items():
+            self._counts[key] = self._counts.get(key, 0) + change
+
+    async def counts(self) -> dict[CountKey, int]:
+        return dict(self._counts)
+
+    async def reset_counts(self, counts: Mapping[CountKey, int]) -> None:
+        self._counts = dict(counts)
+
+    async def note_workers(self, seen: Sequence[WorkerSeen]) -> None:
+        self._workers.note(seen)
+
+    async def workers(self) -> list[WorkerSeen]:
+        return self._workers.all()
+
     # all
 
-    async def figures(self) -> NearFigures:
+    async def figures(self, partitions: Sequence[int]) -> NearFigures:
         self._ready.return_overdue(self._clock.elapsed_s())
         return NearFigures(
             due=len(self._due), ready=len(self._ready), in_hand=len(self._hands), leases=len(self._leases)
@@ -158,7 +194,10 @@ class MemoryNearTier:
     async def ready_count(self, tenant: str, queue: str) -> tuple[int, int | None]:
         return self._ready.count(tenant, queue)
 
-    async def close(self) -> None:
+    async def quiesce(self) -> None:
         self._closed = True
         self._waiters.close()
         self._due.earlier.set()
+
+    async def close(self) -> None:
+        await self.quiesce()

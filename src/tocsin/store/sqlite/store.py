@@ -40,6 +40,7 @@ class SqliteStore:
         self, writer: Writer, readers: Readers, checkpoints: Checkpointer, clock: Clock, partitions: int
     ) -> None:
         self._writer, self._readers, self._checkpoints = writer, readers, checkpoints
+        self._clock = clock
         recent = Recent()
         self.jobs = SqliteJobs(writer, readers, clock, partitions, recent)
         self.schedules = SqliteSchedules(writer, readers, clock, partitions, recent)
@@ -49,6 +50,9 @@ class SqliteStore:
     async def ping(self) -> None:
         """Write something durable; raises StoreUnavailable."""
         await self._writer.submit(PING, [None])
+
+    async def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     async def close(self) -> None:
         """Write what is queued, copy the WAL into the database, and let go of the file."""
