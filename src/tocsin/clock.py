@@ -65,6 +65,26 @@ class SystemClock:
         return True
 
 
+class CorrectedClock:
+    """A machine's clock set right by what it differs from another one, which the whole installation goes by (its store's).
+
+    `offset_ms` is what that other clock shows more; `flow.timekeeper` measures it. The elapsed clock is the machine's own.
+    """
+
+    def __init__(self, own: Clock) -> None:
+        self.own = own
+        self.offset_ms = 0
+
+    def now_ms(self) -> int:
+        return self.own.now_ms() + self.offset_ms
+
+    def elapsed_s(self) -> float:
+        return self.own.elapsed_s()
+
+    async def wait(self, event: asyncio.Event, timeout_s: float) -> bool:
+        return await self.own.wait(event, timeout_s)
+
+
 class ManualClock:
     """A clock that stands still until `advance` or `step_wall` moves it. Safe to read from other threads."""
 

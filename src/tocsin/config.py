@@ -23,6 +23,9 @@ LOOPBACK = "127.0.0.0/8:*, [::1/128]:*"
 # Between the end of the longest write and the recheck of its bucket; covers what the clocks of two processes may differ by.
 RECHECK_MARGIN_S = 10.0
 
+# The user and the password in an address; what is between :// and the last @ of its host part.
+_SECRET = re.compile(r"(://[^:/@\s]*):[^\s/]*@")
+
 Parse = Callable[[str, object], object]
 
 
@@ -112,9 +115,41 @@ class Settings:
     """All settings of one process. Made by `load`; whoever replaces a field afterwards calls `check` again."""
 
     # Where it lives. A relative folder counts from the working directory.
+    # `store` empty: sqlite:<data>/tocsin.db. `near` and `lease` empty: memory and local over SQLite; over PostgreSQL the near tier
+    # must be named, and leases are kept in the store. `partitions` 0: 16 over SQLite, 64 over PostgreSQL; fixed at installation.
+    # `shards`: databases beside the store's, separated by spaces; written into the store's map when it is made.
     data: Path = field(default=Path(".tocsin"), metadata=_path())
-    store: str = field(default="", metadata=_text("sqlite:PATH", r"sqlite:.+"))  # empty: sqlite:<data>/tocsin.db
-    partitions: int = field(default=16, metadata=_whole(1, 4096))
+    store: str = field(
+        default="",
+        metadata=_text(
+            "sqlite:PATH or postgresql://USER:PASSWORD@HOST/DATABASE", r"sqlite:.+|postgres(ql)?://[^\x00-\x20\x7f]+"
+        ),
+    )
+    shards: str = field(
+        default="",
+        metadata=_text(
+            "postgresql://… addresses separated by spaces", r"postgres(ql)?://[^\x00-\x20\x7f]+( +postgres(ql)?://[^\x00-\x20\x7f]+)*"
+        ),
+    )
+    near: str = field(
+        default="",
+        metadata=_text(
+            "memory, or redis://HOST:PORT/DB, rediss://… (TLS), redis+cluster://…",
+            r"memory|(redis|rediss|redis\+cluster|rediss\+cluster|unix)://[^\x00-\x20\x7f]+",
+        ),
+    )
+    lease: str = field(
+        default="",
+        metadata=_text(
+            "local, postgresql, or etcd://HOST:PORT,HOST:PORT (etcds:// with TLS)",
+            r"local|postgresql|etcds?://[^\x00-\x20\x7f]+",
+        ),
+    )
+    partitions: int = field(default=0, metadata=_whole(0, 4096))
+    # What this process is called in lists of nodes (empty: the host's name), and where others reach its API, if they may.
+    node_name: str = field(default="", metadata=_text("1 to 200 characters", r"[^\x00-\x1f\x7f]{1,200}"))
+    # Whether nodes send a canary a minute through each of their partitions; auto: over PostgreSQL.
+    canary: str = field(default="auto", metadata=_one_of("auto", "on", "off"))
 
     # What it does, and where it is reached. `url` and `token` are the server that an executor on its own works for.
     roles: frozenset[str] = field(default=ROLES, metadata=_roles())
@@ -147,6 +182,36 @@ class Settings:
     def dsn(self) -> str:
         """The store's address."""
         return self.store or f"sqlite:{self.data / 'tocsin.db'}"
+
+    @property
+    def is_fleet(self) -> bool:
+        """Whether the store is one that many processes share."""
+        return not self.dsn.startswith("sqlite:")
+
+    @property
+    def shown_store(self) -> str:
+        """The store's address without its password, for people and logs."""
+        return _SECRET.sub(r"\1:***@", self.dsn)
+
+    @property
+    def near_url(self) -> str:
+        """The near tier: `memory` or an address."""
+        return self.near or "memory"
+
+    @property
+    def lease_url(self) -> str:
+        """Who keeps the leases: `local`, `postgresql` or an address."""
+        return self.lease or ("postgresql" if self.is_fleet else "local")
+
+    @property
+    def partition_count(self) -> int:
+        """P."""
+        return self.partitions or (64 if self.is_fleet else 16)
+
+    @property
+    def has_canary(self) -> bool:
+        """Whether nodes send canaries."""
+        return self.canary == "on" or (self.canary == "auto" and self.is_fleet)
 
     @property
     def has_store(self) -> bool:
@@ -200,10 +265,34 @@ def _check_roles(settings: Settings) -> None:
                 f"roles is executor and {' and '.join(missing)} missing: an executor on its own works for a server; "
                 "set url to its address and token to one with the scope executor (tocsin admin tokens create)"
             )
-    elif not {"api", "node"} <= settings.roles:
+        return
+    if not settings.is_fleet:
+        if not {"api", "node"} <= settings.roles:
+            raise ConfigError(
+                f"roles is {', '.join(sorted(settings.roles))} and the store is {settings.dsn}: over SQLite api and node "
+                "are one process; add the missing one"
+            )
+        for name, alone in (("near", "memory"), ("lease", "local"), ("shards", "")):
+            if getattr(settings, name) not in ("", alone):
+                raise ConfigError(
+                    f"{name} is {_shown(getattr(settings, name))} and the store is {settings.dsn}: SQLite is for one process; "
+                    f"leave {name} out, or set store to a postgresql:// address"
+                )
+        return
+    if settings.near_url == "memory":
         raise ConfigError(
-            f"roles is {', '.join(sorted(settings.roles))} and the store is {settings.dsn}: over SQLite api and node "
-            "are one process; add the missing one"
+            f"near is {settings.near or 'not set'} and the store is {settings.shown_store}: processes that share a store share "
+            "a near tier too; set near to a redis:// address"
+        )
+    if settings.lease_url == "local":
+        raise ConfigError(
+            f"lease is local and the store is {settings.shown_store}: a file's lock says nothing to other machines; set lease "
+            "to postgresql or an etcd:// address, or leave it out"
+        )
+    if settings.roles & {"executor"} and "api" not in settings.roles and (settings.url is None or settings.token is None):
+        raise ConfigError(
+            f"roles is {', '.join(sorted(settings.roles))}: an executor without an API in its process works for a server; set "
+            "url to its address and token to one with the scope executor (tocsin admin tokens create), or add the role api"
         )
 
 
@@ -274,5 +363,5 @@ def _shown(value: object, name: str = "") -> str:
     """A value for a message, short, on one line. A secret is not shown: messages end in logs."""
     if name.lower().endswith("token"):
         return "(not shown)"
-    text = repr(value)
+    text = _SECRET.sub(r"\1:***@", repr(value))
     return text if len(text) <= 80 else text[:77] + "…"

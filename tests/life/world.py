@@ -23,6 +23,7 @@ from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
 from tocsin.flow.change import Changer
 from tocsin.flow.claim import Claimer, SigningKeys
+from tocsin.flow.count import Counter
 from tocsin.flow.complete import Answer, Completer
 from tocsin.flow.define import Definer
 from tocsin.flow.direct import Director
@@ -135,7 +136,8 @@ class Process:
         self.rescue = Rescuer(jobs, near, leases, self.ender, self.gap, clock)
         self.unpark = Unparker(jobs, near, leases, self.parker, clock)
         self.recheck = Rechecker(jobs, near, leases, self.parker, clock)
-        self.archive = Archiver(jobs, self.tally, self.quotas, clock, world.retention_s * 1000)
+        self.archive = Archiver(jobs, self.quotas, clock, world.retention_s * 1000)
+        self.count = Counter(jobs, self.tally.take_over, clock)
         self.pulse = Pulse(store, self.gap, clock)
         self.admit = Admitter(jobs, near, self.parker, self.queues, self.quotas, self.tally, clock, entropy)
         self.claim = Claimer(
@@ -155,6 +157,7 @@ class Process:
             self.unpark,
             self.recheck,
             self.sweep,
+            self.count,
             self.archive,
             self.pulse,
         ]

@@ -158,6 +158,18 @@ class KnowsHealth(Protocol):
     async def reasons(self) -> list[str]: ...
 
 
+class ShowsFleet(Protocol):
+    """Nodes, partitions and workers."""
+
+    async def nodes(self) -> Sequence[wire.Node]: ...
+
+    async def partitions(self) -> Sequence[wire.Partition]: ...
+
+    async def moves(self, limit: int) -> Sequence[wire.PartitionMove]: ...
+
+    async def workers(self, tenant: str | None) -> Sequence[wire.Worker]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """Everything that the operations of the API need.
@@ -181,6 +193,7 @@ class Desk:
     queues: KeepsQueues
     quotas: KnowsQuotas
     health: KnowsHealth
+    fleet: ShowsFleet
     settings: SettingsStore
     clock: Clock
     entropy: Entropy

@@ -7,7 +7,7 @@ not here does not exist.
 from __future__ import annotations
 
 from tocsin import wire
-from tocsin.api import attempts, jobs, probes, queues, tenants
+from tocsin.api import attempts, fleet, jobs, probes, queues, tenants
 from tocsin.api.auth import Rule
 from tocsin.api.operation import Nothing, Operation
 from tocsin.api.query import JobQuery, ListQuery
@@ -16,7 +16,8 @@ from tocsin.api.schedule_operations import SCHEDULE_OPERATIONS
 # A report's error may be long; what is kept of it is cut, so that a long traceback does not leave an attempt open.
 MAX_REPORT_BYTES = wire.MAX_BATCH_BYTES
 MAX_SELECTION_BYTES = 1024 * 1024
-JOBS, WORKERS, QUEUES, TENANTS, PROBES = "Jobs", "Workers", "Queues and dead letters", "Tenants", "The server"
+JOBS, WORKERS, QUEUES, TENANTS = "Jobs", "Workers", "Queues and dead letters", "Tenants"
+FLEET, PROBES = "The installation", "The server"
 
 OPERATIONS: tuple[Operation, ...] = (
     # jobs
@@ -363,6 +364,47 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=wire.SigningKey,
         statuses=(201,),
         problems=(404,),
+    ),
+    # the installation
+    Operation(
+        method="GET",
+        path="/v1/nodes",
+        run=fleet.list_nodes,
+        rule=Rule.OPERATOR,
+        group=FLEET,
+        summary="List the processes of the installation",
+        query=ListQuery,
+        page_of=wire.Node,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/partitions",
+        run=fleet.list_partitions,
+        rule=Rule.OPERATOR,
+        group=FLEET,
+        summary="List the partitions and who owns them",
+        query=ListQuery,
+        page_of=wire.Partition,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/partition-moves",
+        run=fleet.list_moves,
+        rule=Rule.OPERATOR,
+        group=FLEET,
+        summary="List the latest moves of partitions between nodes, newest first",
+        query=ListQuery,
+        page_of=wire.PartitionMove,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/workers",
+        run=fleet.list_workers,
+        rule=Rule.READ,
+        group=FLEET,
+        summary="List the workers that asked for jobs within the last day",
+        query=ListQuery,
+        page_of=wire.Worker,
     ),
     # the server
     Operation(

@@ -24,6 +24,7 @@ from tocsin.clock import Clock, Entropy, rfc3339
 from tocsin.errors import ServerUnavailable
 from tocsin.flow.ends import Ends
 from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
+from tocsin.flow.sightings import Sightings
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.flow.tokens import LeaseTokens
@@ -60,12 +61,13 @@ class Claimer:
         entropy: Entropy,
         ends: Ends,
         patience: Clock | None = None,
+        sightings: Sightings | None = None,
     ) -> None:
         # In virtual time a client still waits in its own: its connection must be answered while the clock stands still.
         self._patience = patience or clock
         self._store, self._near, self._queues = store, near, queues
         self._tokens, self._signing, self._tally = tokens, signing, tally
-        self._clock, self._entropy, self._ends = clock, entropy, ends
+        self._clock, self._entropy, self._ends, self._sightings = clock, entropy, ends, sightings
         # Claims that are being worked on; those that wait for a job do not count. Virtual time stands still meanwhile.
         self.busy = 0
 
@@ -122,6 +124,8 @@ class Claimer:
         while True:
             # Shielded: a client that hangs up must not leave a claim whose lease nobody watches.
             got, then = await asyncio.shield(self._take(wish, request.worker, lease_ms))
+            if self._sightings is not None:
+                self._sightings.saw(wish.tenant or "", request.worker, wish.queue or "", len(got))
             if got or then is _Then.ANSWER:
                 return got
             if then is _Then.LOOK_AGAIN:

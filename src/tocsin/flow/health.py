@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tocsin.clock import Clock
 from tocsin.errors import ServerUnavailable
@@ -15,7 +15,7 @@ SILENT_S = 5.0
 class Health:
     """Says what keeps this process from being ready. `dispatched_s` tells when the dispatcher last made a pass (elapsed seconds);
     None in virtual time, where it makes passes only when it is told to. `outdated` tells whether the zone data here is older than
-    what schedules were computed with."""
+    what schedules were computed with. `checks` are others' reasons, asked one by one."""
 
     def __init__(
         self,
@@ -24,9 +24,10 @@ class Health:
         clock: Clock,
         dispatched_s: Callable[[], float | None] | None,
         outdated: Callable[[], bool] = lambda: False,
+        checks: Sequence[Callable[[], str | None]] = (),
     ) -> None:
         self._store, self._gap, self._clock, self._dispatched_s = store, gap, clock, dispatched_s
-        self._outdated = outdated
+        self._outdated, self._checks = outdated, checks
         self._recovered_s: float | None = None
         self.stopping = False
 
@@ -55,4 +56,5 @@ class Health:
                 "the zone data here is older than what schedules were computed with: their next runs are not computed until"
                 " this node has the newer release of tocsin"
             )
+        found += [reason for check in self._checks if (reason := check()) is not None]
         return found

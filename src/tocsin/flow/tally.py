@@ -1,7 +1,8 @@
 """Figures of queues: how many jobs stand where, how fast they complete, how late they start.
 
 The stages tell the tally what they did; nothing is counted by a query on a hot path. A slow sweep sets the counts right, since
-a crash between a commit and its count is possible. Lost with the process, rebuilt at start.
+a crash between a commit and its count is possible. Lost with the process, rebuilt at start. Where there are many processes, each
+also remembers what it has counted until `flow.reckon` has told it to all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ RATE_WINDOW_S = 60
 SAMPLES = 2_000
 
 QueueKey = tuple[str, str]
+CountKey = tuple[str, str, Status]
 
 
 class _Figures:
@@ -35,42 +37,74 @@ class Tally:
     def __init__(self) -> None:
         self._queues: dict[QueueKey, _Figures] = defaultdict(_Figures)
         self._waiting: dict[str, int] = defaultdict(int)
+        # What this process has counted and has not told the others yet; see `flow.reckon`.
+        self._untold: dict[CountKey, int] | None = None
+
+    def share(self) -> None:
+        """From now on remember what is counted here, for `take_untold`."""
+        self._untold = defaultdict(int)
+
+    def take_untold(self) -> dict[CountKey, int]:
+        """What was counted here since the last call; counts that have gone back and forth are left out."""
+        untold, self._untold = self._untold or {}, defaultdict(int)
+        return {key: change for key, change in untold.items() if change}
+
+    def put_back(self, untold: Mapping[CountKey, int]) -> None:
+        """The others could not be told: remember it for the next time."""
+        if self._untold is not None:
+            for key, change in untold.items():
+                self._untold[key] += change
+
+    async def take_over(self, counts: Mapping[CountKey, int]) -> None:
+        """`reset`, as whoever counts for all is told to put the counts."""
+        self.reset(counts)
+
+    def adopt(self, counts: Mapping[CountKey, int]) -> None:
+        """Take over what all processes have counted together, and what was counted here meanwhile."""
+        together = dict(counts)
+        for key, change in (self._untold or {}).items():
+            together[key] = together.get(key, 0) + change
+        self.reset(together)
+
+    def _add(self, tenant: str, queue: str, status: Status, change: int) -> None:
+        self._queues[tenant, queue].counts[status] += change
+        if self._untold is not None:
+            self._untold[tenant, queue, status] += change
 
     def moved(self, line: Line, before: Status | None, after: Status, count: int = 1) -> None:
         """`count` jobs of a line went from one state (None: just created) to another."""
-        figures = self._queues[line.tenant, line.queue]
         if before is not None:
-            figures.counts[before] -= count
+            self._add(line.tenant, line.queue, before, -count)
         else:
             self._waiting[line.tenant] += count
         if after in FINISHED or after is Status.DEAD:
             self._waiting[line.tenant] -= count if before is not Status.DEAD else 0
         if after not in FINISHED:
-            figures.counts[after] += count
+            self._add(line.tenant, line.queue, after, count)
 
     def left(self, line: Line, status: Status) -> None:
         """A job is not in this line any more, and will be counted in another."""
-        self._queues[line.tenant, line.queue].counts[status] -= 1
+        self._add(line.tenant, line.queue, status, -1)
         self._waiting[line.tenant] -= 1
 
     def fired(self, line: Line, count: int) -> None:
         """Jobs fired: they leave RETRYING as far as there are such, else SCHEDULED."""
         counts = self._queues[line.tenant, line.queue].counts
         retries = min(count, max(counts[Status.RETRYING], 0)) if counts[Status.SCHEDULED] < count else 0
-        counts[Status.RETRYING] -= retries
-        counts[Status.SCHEDULED] -= count - retries
-        counts[Status.QUEUED] += count
+        if retries:
+            self._add(line.tenant, line.queue, Status.RETRYING, -retries)
+        self._add(line.tenant, line.queue, Status.SCHEDULED, retries - count)
+        self._add(line.tenant, line.queue, Status.QUEUED, count)
 
     def revived(self, line: Line, count: int = 1) -> None:
         """Dead jobs are waiting again."""
         self._waiting[line.tenant] += count
-        figures = self._queues[line.tenant, line.queue]
-        figures.counts[Status.DEAD] -= count
-        figures.counts[Status.RETRYING] += count
+        self._add(line.tenant, line.queue, Status.DEAD, -count)
+        self._add(line.tenant, line.queue, Status.RETRYING, count)
 
     def discarded(self, line: Line, count: int = 1) -> None:
         """Dead jobs are gone."""
-        self._queues[line.tenant, line.queue].counts[Status.DEAD] -= count
+        self._add(line.tenant, line.queue, Status.DEAD, -count)
 
     def started(self, line: Line, lateness_s: Iterable[float]) -> None:
         """Attempts of a line were claimed so late."""
@@ -81,7 +115,7 @@ class Tally:
     def succeeded(self, tenant: str, queue: str, now_ms: int, count: int) -> None:
         """Running jobs of a queue succeeded."""
         figures = self._queues[tenant, queue]
-        figures.counts[Status.RUNNING] -= count
+        self._add(tenant, queue, Status.RUNNING, -count)
         self._waiting[tenant] -= count
         recent, second = figures.completed, now_ms // 1000
         if recent and recent[-1][0] == second:
@@ -91,7 +125,7 @@ class Tally:
         while recent[0][0] <= second - RATE_WINDOW_S:
             recent.popleft()
 
-    def reset(self, counts: Mapping[tuple[str, str, Status], int]) -> None:
+    def reset(self, counts: Mapping[CountKey, int]) -> None:
         """Take over the store's own count."""
         for figures in self._queues.values():
             figures.counts.clear()

@@ -49,6 +49,7 @@ from tocsin.wire.basics import (
     encode,
     raw,
 )
+from tocsin.wire.fleet import Node, Partition, PartitionMove, Worker
 from tocsin.wire.jobs import (
     Attempt,
     BatchAnswer,
@@ -191,9 +192,12 @@ __all__ = [
     "MissedRuns",
     "Moment",
     "Name",
+    "Node",
     "Outcome",
     "Overlap",
     "Page",
+    "Partition",
+    "PartitionMove",
     "Preview",
     "Previewed",
     "Priority",
@@ -232,6 +236,7 @@ __all__ = [
     "TokenCreate",
     "Trigger",
     "Window",
+    "Worker",
     "encode",
     "raw",
 ]
