@@ -127,7 +127,7 @@ class Registry(Protocol):
     """What all processes of an installation know of each other. Its sessions live `SESSION_TTL_S` beyond their last renewal."""
 
     async def open(self, session: SessionId, facts: Facts, vitals: Vitals) -> None:
-        """Begin a session under a fresh ID. Repeated: it is one session. One that has ended never stands again under its ID."""
+        """Begin a session. Repeated: it is one session. Whoever has lost one draws a new ID, so that no late call can mix them up."""
         ...
 
     async def renew(self, session: SessionId, vitals: Vitals) -> bool:
@@ -174,8 +174,8 @@ class Registry(Protocol):
         """Give partitions back that the session holds; others are left alone."""
         ...
 
-    async def holdings(self) -> Sequence[Holding]:
-        """What standing sessions hold, by partition."""
+    async def holdings(self, of: SessionId | None = None) -> Sequence[Holding]:
+        """What standing sessions hold, or that one alone, by partition."""
         ...
 
     async def revoke(self, coordinator: SessionId, session: SessionId) -> bool:
