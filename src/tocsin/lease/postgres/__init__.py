@@ -1,0 +1,5 @@
+"""The registry in PostgreSQL."""
+
+from tocsin.lease.postgres.registry import PostgresRegistry, open_registry
+
+__all__ = ["PostgresRegistry", "open_registry"]
