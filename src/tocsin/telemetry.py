@@ -14,6 +14,9 @@
 | tocsin_schedules{status} | gauge | schedules by status; `broken` above 0 needs somebody to look |
 | tocsin_schedule_repairs_total{what} | counter | what the sweep of schedules had to mend or move |
 | tocsin_zone_data_info{version} | gauge | 1 for the version of the zone data in use |
+| tocsin_partitions_owned | gauge | partitions that this node may act for now; the sum over all nodes is the number of partitions |
+| tocsin_sessions_lost_total | counter | sessions of this node that ended before it did: it hung, was cut off, or was revoked |
+| tocsin_partition_moves_total{why} | counter | partitions that this node, as the coordinator, gave to another owner |
 """
 
 from __future__ import annotations
@@ -96,6 +99,9 @@ SCHEDULE_SKIPS = Counter("tocsin_schedule_skips", "Occurrences that did not run.
 SCHEDULES = Gauge("tocsin_schedules", "Schedules by status.", ["status"], registry=REGISTRY)
 SCHEDULE_REPAIRS = Counter("tocsin_schedule_repairs", "What the sweep of schedules did.", ["what"], registry=REGISTRY)
 ZONE_DATA = Gauge("tocsin_zone_data_info", "The zone data in use.", ["version"], registry=REGISTRY)
+PARTITIONS_OWNED = Gauge("tocsin_partitions_owned", "Partitions that this node may act for.", registry=REGISTRY)
+SESSIONS_LOST = Counter("tocsin_sessions_lost", "Sessions that ended before their node did.", registry=REGISTRY)
+PARTITION_MOVES = Counter("tocsin_partition_moves", "Partitions given to another owner.", ["why"], registry=REGISTRY)
 
 CREATED, REPLAYED = JOBS.labels("created"), JOBS.labels("replayed")
 FIRED, VOIDED, PARKED, UNPARKED = (JOBS.labels(x) for x in ("fired", "void", "parked", "unparked"))
