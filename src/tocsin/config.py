@@ -128,7 +128,8 @@ class Settings:
     shards: str = field(
         default="",
         metadata=_text(
-            "postgresql://… addresses separated by spaces", r"postgres(ql)?://[^\x00-\x20\x7f]+( +postgres(ql)?://[^\x00-\x20\x7f]+)*"
+            "postgresql://… addresses separated by spaces",
+            r"postgres(ql)?://[^\x00-\x20\x7f]+( +postgres(ql)?://[^\x00-\x20\x7f]+)*",
         ),
     )
     near: str = field(
@@ -289,7 +290,11 @@ def _check_roles(settings: Settings) -> None:
             f"lease is local and the store is {settings.shown_store}: a file's lock says nothing to other machines; set lease "
             "to postgresql or an etcd:// address, or leave it out"
         )
-    if settings.roles & {"executor"} and "api" not in settings.roles and (settings.url is None or settings.token is None):
+    if (
+        settings.roles & {"executor"}
+        and "api" not in settings.roles
+        and (settings.url is None or settings.token is None)
+    ):
         raise ConfigError(
             f"roles is {', '.join(sorted(settings.roles))}: an executor without an API in its process works for a server; set "
             "url to its address and token to one with the scope executor (tocsin admin tokens create), or add the role api"

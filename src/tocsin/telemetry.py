@@ -77,20 +77,29 @@ NOT_TOLD = Counter(
     registry=REGISTRY,
 )
 GENERATIONS = Counter(
-    "tocsin_near_lost", "Times that the content of the near tier was lost and rebuilt from the store.", registry=REGISTRY
+    "tocsin_near_lost",
+    "Times that the content of the near tier was lost and rebuilt from the store.",
+    registry=REGISTRY,
 )
 NEAR_BYTES = Gauge("tocsin_near_bytes", "Memory of the near tier's server: used, limit.", ["what"], registry=REGISTRY)
 PARTITIONS = Gauge(
-    "tocsin_partitions", "Partitions of this node: owned, and behind (owned, not rebuilt yet).", ["what"], registry=REGISTRY
+    "tocsin_partitions",
+    "Partitions of this node: owned, and behind (owned, not rebuilt yet).",
+    ["what"],
+    registry=REGISTRY,
 )
 CLOCK_OFFSET = Gauge(
     "tocsin_clock_offset_seconds", "What the store's clock shows more than this process's.", registry=REGISTRY
 )
 CANARY_AGE = Gauge(
-    "tocsin_canary_overdue_seconds", "By how much the oldest canary that has not come back is overdue.", registry=REGISTRY
+    "tocsin_canary_overdue_seconds",
+    "By how much the oldest canary that has not come back is overdue.",
+    registry=REGISTRY,
 )
 CANARIES_LOST = Counter("tocsin_canaries_lost", "Canaries that never came back.", registry=REGISTRY)
-CANARY_LATENESS = BatchHistogram("tocsin_canary_lateness_seconds", "Start less due time of canaries.", "lane", ("precise",))
+CANARY_LATENESS = BatchHistogram(
+    "tocsin_canary_lateness_seconds", "Start less due time of canaries.", "lane", ("precise",)
+)
 FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
 LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
 FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))

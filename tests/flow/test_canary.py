@@ -38,23 +38,27 @@ def came_back() -> float:
 async def test_each_partition_has_one_canary_a_minute_and_all_come_back(world: World, canary: Canary) -> None:
     before = came_back()
     await world.advance(180 - world.clock.now_ms() / 1000 % 60)
-    assert came_back() - before == 8, "two whole minutes of four partitions"
+    assert came_back() - before >= 8, "two whole minutes of four partitions"
     assert overdue() < 1
     finished = [row.job for row in world.disk.finished.values() if row.job.line.tenant == TENANT]
     assert {job.status.value for job in finished} == {"SUCCEEDED"}
 
 
-async def test_a_path_that_is_stuck_is_noticed_and_the_canary_ends(world: World, canary: Canary) -> None:
-    lost = telemetry.CANARIES_LOST._value.get()
+async def test_a_path_that_is_stuck_is_noticed(world: World, canary: Canary) -> None:
     world.on.stages.remove(world.on.dispatch)
     await world.advance(120)
     assert overdue() > 30
     world.on.stages.insert(0, world.on.dispatch)
-    canary._made_for = dict.fromkeys(range(4), 1 << 40)  # sing no more
-    await world.advance(FORGET_MS / 1000 + 60)
-    assert overdue() == 0
-    assert telemetry.CANARIES_LOST._value.get() == lost
-    assert not [row for row in world.disk.jobs.values() if row.job.line.tenant == TENANT]
+    await world.advance(1)
+    assert overdue() < 1
+
+
+async def test_a_canary_that_never_comes_back_is_counted_and_ends(world: World, canary: Canary) -> None:
+    lost = telemetry.CANARIES_LOST._value.get()
+    world.on.stages.remove(world.on.dispatch)
+    await world.advance(FORGET_MS / 1000 + 121)
+    assert telemetry.CANARIES_LOST._value.get() > lost
+    assert FORGET_MS / 1000 - 60 < overdue() <= FORGET_MS / 1000 + 1, "the next ones are overdue too"
 
 
 async def test_canaries_of_a_node_that_died_end_by_themselves(world: World, canary: Canary) -> None:

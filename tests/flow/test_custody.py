@@ -56,7 +56,7 @@ class Place:
     def __init__(self, world: World, near: Losable, leases: Mine) -> None:
         self.world, self.near, self.leases = world, near, leases
         process = world.on
-        self.custodian = Custodian(near, leases, process.recover, world.clock)  # type: ignore[arg-type]
+        self.custodian = Custodian(near, leases, process.recover, world.clock)
         # What the recovery tells, and what fires, is this tier and these leases.
         for stage in (process.recover, process.parker, process.unpark, process.dispatch, process.load, process.recheck):
             stage._near = near

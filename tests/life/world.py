@@ -23,8 +23,8 @@ from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
 from tocsin.flow.change import Changer
 from tocsin.flow.claim import Claimer, SigningKeys
-from tocsin.flow.count import Counter
 from tocsin.flow.complete import Answer, Completer
+from tocsin.flow.count import Counter
 from tocsin.flow.define import Definer
 from tocsin.flow.direct import Director
 from tocsin.flow.dispatch import Dispatcher

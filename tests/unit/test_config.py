@@ -12,7 +12,12 @@ from tocsin.errors import ConfigError
 OTHERS = {
     "data": "/srv/tocsin",
     "store": "sqlite:/srv/other.db",
+    "shards": "postgresql://db2/tocsin postgresql://db3/tocsin",
+    "near": "redis://cache:6379/1",
+    "lease": "etcd://e1:2379,e2:2379",
     "partitions": "64",
+    "node_name": "rack 7",
+    "canary": "off",
     "roles": "api,node",
     "host": "0.0.0.0",
     "port": "9000",
@@ -29,7 +34,23 @@ OTHERS = {
     "log_format": "json",
     "log_level": "debug",
 }
-TEXTS = {"data", "store", "roles", "host", "metrics_host", "url", "token", "callback_allow", "log_format", "log_level"}
+TEXTS = {
+    "data",
+    "store",
+    "shards",
+    "near",
+    "lease",
+    "node_name",
+    "canary",
+    "roles",
+    "host",
+    "metrics_host",
+    "url",
+    "token",
+    "callback_allow",
+    "log_format",
+    "log_level",
+}
 
 
 def settings_of(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
@@ -49,7 +70,7 @@ def refusal_of(tmp_path: Path, text: str, environ: dict[str, str] | None = None)
 def test_the_defaults_hold_together() -> None:
     settings = load(None, {})
     assert settings == Settings()
-    assert (settings.host, settings.port, settings.partitions, settings.roles) == ("127.0.0.1", 8321, 16, ROLES)
+    assert (settings.host, settings.port, settings.partition_count, settings.roles) == ("127.0.0.1", 8321, 16, ROLES)
     assert settings.dsn == "sqlite:.tocsin/tocsin.db"
     check(settings)
 
@@ -60,7 +81,13 @@ def test_every_setting_has_a_case_here() -> None:
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
 def test_a_setting_can_come_from_the_file_or_the_environment(tmp_path: Path, name: str) -> None:
-    needed = {"metrics_host": "metrics_port = 9100\n"}.get(name, "")
+    fleet = 'store = "postgresql://db/tocsin"\nnear = "redis://cache"\n'
+    needed = {
+        "metrics_host": "metrics_port = 9100\n",
+        "shards": fleet,
+        "lease": fleet,
+        "near": 'store = "postgresql://db/tocsin"\n',
+    }.get(name, "")
     value = f'"{OTHERS[name]}"' if name in TEXTS else OTHERS[name]
     from_file = settings_of(tmp_path, f"{needed}{name} = {value}\n")
     from_environment = settings_of(tmp_path, needed, {f"TOCSIN_{name.upper()}": OTHERS[name]})
@@ -108,7 +135,14 @@ def test_roles_can_be_a_list(tmp_path: Path) -> None:
         ("host = 5", "host is 5; allowed is an address or host name"),
         ('host = "a b"', "host is 'a b'; allowed is an address or host name"),
         ('data = ""', "data is ''; allowed is the path of a folder"),
-        ('store = "postgresql://x"', "store is 'postgresql://x'; allowed is sqlite:PATH"),
+        ('store = "mysql://x"', "store is 'mysql://x'; allowed is sqlite:PATH or postgresql://"),
+        ('near = "etcd://x"', "near is 'etcd://x'; allowed is memory, or redis://"),
+        ('lease = "zookeeper://x"', "lease is 'zookeeper://x'; allowed is local, postgresql, or etcd://"),
+        ('near = "redis:///x y"', "near is 'redis:///x y'; allowed is memory"),
+        (
+            'shards = "postgresql://u:geheim@h/d,x y"',
+            "shards is 'postgresql://u:***@h/d,x y'; allowed is postgresql://",
+        ),
         ('roles = ["api", "boss"]', "allowed is one or more of api, executor, node"),
         ("roles = []", "allowed is one or more of"),
         ('log_format = "xml"', "log_format is 'xml'; allowed is one of text, json"),
@@ -197,3 +231,40 @@ def test_a_file_that_is_no_text_is_said_so(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not text in UTF-8"):
         load(path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'near = "redis://c"',
+            "near is 'redis://c' and the store is sqlite:.tocsin/tocsin.db: SQLite is for one process",
+        ),
+        ('lease = "postgresql"', "lease is 'postgresql' and the store is sqlite"),
+        ('shards = "postgresql://h/d"', "shards is 'postgresql://h/d' and the store is sqlite"),
+        (
+            'store = "postgresql://h/d"',
+            "near is not set and the store is postgresql://h/d: processes that share a store",
+        ),
+        ('store = "postgresql://h/d"\nnear = "memory"', "near is memory and the store is postgresql://h/d"),
+        ('store = "postgresql://u:geheim@h/d"', "the store is postgresql://u:***@h/d"),
+        (
+            'store = "postgresql://h/d"\nnear = "redis://c"\nlease = "local"',
+            "lease is local and the store is postgresql",
+        ),
+        (
+            'store = "postgresql://h/d"\nnear = "redis://c"\nroles = ["node", "executor"]',
+            "roles is executor, node: an executor without an API in its process works for a server; set url",
+        ),
+    ],
+)
+def test_a_fleets_settings_that_cannot_both_hold_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    message = refusal_of(tmp_path, text)
+    assert said in message
+    assert "geheim" not in message
+
+
+def test_a_fleets_defaults() -> None:
+    settings = load(None, {"TOCSIN_STORE": "postgresql://h/d", "TOCSIN_NEAR": "redis://c", "TOCSIN_ROLES": "node"})
+    assert (settings.partition_count, settings.lease_url, settings.has_canary) == (64, "postgresql", True)
+    assert not load(None, {}).has_canary

@@ -146,6 +146,8 @@ class Canary(Alarm):
                 del self._out[job_id]
                 telemetry.CANARIES_LOST.inc()
                 partition = partition_of(job_id, self._store.partitions)
-                log.error("canary_lost", partition=partition, job=job_id, next="look at this partition's owner and floor")
+                log.error(
+                    "canary_lost", partition=partition, job=job_id, next="look at this partition's owner and floor"
+                )
         oldest = min(self._out.values(), default=now)
         telemetry.CANARY_AGE.set(max(now - oldest, 0) / 1000)

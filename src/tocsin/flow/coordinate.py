@@ -51,6 +51,7 @@ class Coordinator(Alarm):
         super().__init__(ownership.clock)
         self._ownership, self._partitions, self._follow = ownership, partitions, follow
         self._look_at_s = 0.0
+        self.elected = False
         self._overdue_s: dict[tuple[int, SessionId], float] = {}
         self._revoked: set[SessionId] = set()
 
@@ -58,10 +59,14 @@ class Coordinator(Alarm):
         """One campaign; if it is won, one look at the fleet."""
         ownership = self._ownership
         now_s, session = ownership.clock.elapsed_s(), ownership.trusted()
-        if session is None or now_s < self._look_at_s:
+        if session is None:
+            self.elected = False
             return Coordinated()
+        if now_s < self._look_at_s:
+            return Coordinated(elected=self.elected)
         me, registry = session.session, ownership.registry
-        if await registry.campaign(me) != me:
+        self.elected = await registry.campaign(me) == me
+        if not self.elected:
             self._forget()
             self._look_at_s = now_s + LOOK_EVERY_S
             return Coordinated()

@@ -39,19 +39,19 @@ class Timekeeper(Alarm):
 
     def __init__(self, store: Store, clock: CorrectedClock) -> None:
         super().__init__(clock)
-        self._store, self._clock = store, clock
+        self._store, self._corrected = store, clock
         self._next_s = 0.0
         self._known = False
 
     @property
     def trusted(self) -> bool:
         """Whether this process may fire: its clock was measured, and differs by no more than it may."""
-        return self._known and abs(self._clock.offset_ms) <= LARGEST_OFFSET_MS
+        return self._known and abs(self._corrected.offset_ms) <= LARGEST_OFFSET_MS
 
     @property
     def offset_ms(self) -> int | None:
         """What the store's clock shows more than ours; None if not known."""
-        return self._clock.offset_ms if self._known else None
+        return self._corrected.offset_ms if self._known else None
 
     def reason(self) -> str | None:
         """Why not, for people."""
@@ -59,7 +59,7 @@ class Timekeeper(Alarm):
             return "the clock has not been compared with the store's yet"
         if not self.trusted:
             return (
-                f"this machine's clock is {abs(self._clock.offset_ms)} ms {'behind' if self._clock.offset_ms > 0 else 'ahead of'}"
+                f"this machine's clock is {abs(self._corrected.offset_ms)} ms {'behind' if self._corrected.offset_ms > 0 else 'ahead of'}"
                 f" the store's, more than the {LARGEST_OFFSET_MS} ms allowed: nothing is fired from here; set the clock right"
             )
         return None
@@ -74,7 +74,7 @@ class Timekeeper(Alarm):
         if took_s > LONGEST_SAMPLE_S:
             return Measured()
         was_trusted = self.trusted
-        self._clock.offset_ms, self._known = offset_ms, True
+        self._corrected.offset_ms, self._known = offset_ms, True
         telemetry.CLOCK_OFFSET.set(offset_ms / 1000)
         if was_trusted and not self.trusted:
             log.error("clock_off", offset_ms=offset_ms, next="this process fires nothing until its clock is right")
@@ -84,7 +84,7 @@ class Timekeeper(Alarm):
         return self._clock.now_ms() + round(max(self._next_s - self._clock.elapsed_s(), 0) * 1000)
 
     async def _sample(self) -> tuple[float, int]:
-        began_s, before = self._clock.elapsed_s(), self._clock.own.now_ms()
+        began_s, before = self._clock.elapsed_s(), self._corrected.own.now_ms()
         there = await self._store.now_ms()
         took_s = self._clock.elapsed_s() - began_s
         return took_s, there - before - round(took_s * 500)

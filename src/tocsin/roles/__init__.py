@@ -7,10 +7,12 @@ The only package that names concrete adapters (`adapters`). `build` puts one pro
 from tocsin.roles.access import (
     DEV_SCOPES,
     DEV_TENANT,
+    EXECUTOR_TENANT,
     EXECUTOR_TOKEN_ID,
     embedded_executor,
     executor_token,
     prepare_dev,
+    token_row,
 )
 from tocsin.roles.adapters import examine_store, open_store
 from tocsin.roles.process import Process, build
@@ -18,6 +20,7 @@ from tocsin.roles.process import Process, build
 __all__ = [
     "DEV_SCOPES",
     "DEV_TENANT",
+    "EXECUTOR_TENANT",
     "EXECUTOR_TOKEN_ID",
     "Process",
     "build",
@@ -26,4 +29,5 @@ __all__ = [
     "executor_token",
     "open_store",
     "prepare_dev",
+    "token_row",
 ]

@@ -7,8 +7,7 @@ imported only where they are asked for. What was opened before a failure is clos
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,19 +74,15 @@ async def open_registry(settings: Settings, store: Store, entropy: Entropy) -> R
     return await open_etcd(settings.lease_url, installation)
 
 
-@asynccontextmanager
-async def locked(settings: Settings) -> AsyncIterator[LocalLeases]:
-    """The data folder's lock, given back unless the caller keeps it (`AsyncExitStack.pop_all`). Raises LeaseHeld, ConfigError."""
+async def lock(settings: Settings) -> LocalLeases:
+    """The data folder's lock, taken. Raises LeaseHeld, ConfigError."""
     try:
         settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"data is {settings.data}: {error.strerror}; name a folder that can be written") from error
     leases = LocalLeases(settings.data, settings.partition_count)
     await leases.acquire()
-    try:
-        yield leases
-    finally:
-        await leases.release()
+    return leases
 
 
 def facts_of(settings: Settings, clock: Clock) -> Facts:

@@ -26,7 +26,7 @@ from tocsin.flow.canary import Canary
 from tocsin.flow.change import Changer
 from tocsin.flow.claim import Claimer, SigningKeys
 from tocsin.flow.complete import Completer
-from tocsin.flow.coordinate import duties
+from tocsin.flow.coordinate import Coordinator
 from tocsin.flow.count import Counter
 from tocsin.flow.custody import Custodian
 from tocsin.flow.define import Definer
@@ -44,7 +44,7 @@ from tocsin.flow.intervene import Intervener
 from tocsin.flow.load import Loader, quiet_until
 from tocsin.flow.look import Reader
 from tocsin.flow.occurrences import Mover
-from tocsin.flow.ownership import Ownership
+from tocsin.flow.ownership import Owner, Ownership, Renewer
 from tocsin.flow.park import Parker, Unparker
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook
@@ -64,7 +64,7 @@ from tocsin.flow.tokens import LeaseTokens
 from tocsin.lease.port import Leases, Registry
 from tocsin.model.zones import Zones, pinned_zones
 from tocsin.near.port import NearTier
-from tocsin.roles.adapters import facts_of, kept, locked, open_near, open_registry, open_store
+from tocsin.roles.adapters import facts_of, kept, lock, open_near, open_registry, open_store
 from tocsin.sdk.asgi import App
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import Store
@@ -131,7 +131,7 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones
     ServerUnavailable."""
     async with AsyncExitStack() as stack:
         if not settings.is_fleet:
-            leases: Leases = await stack.enter_async_context(locked(settings))
+            leases: Leases = await kept(stack, await lock(settings), "release")
             store = await kept(stack, await open_store(settings, clock))
             near = await kept(stack, await open_near(settings, store, clock, entropy))
             process = await _Maker(settings, store, near, clock, entropy, zones, leases=leases).process()
@@ -170,6 +170,7 @@ class _Maker:
         self.timekeeper = Timekeeper(store, clock) if isinstance(clock, CorrectedClock) else None
         self.loops: list[Loop] = []
         self.ownership: Ownership | None = None
+        self.coordinator: Coordinator | None = None
         if leases is None:
             assert registry is not None, "a fleet has a registry"
             leases = self.ownership = Ownership(
@@ -282,9 +283,11 @@ class _Maker:
         if self.is_api:
             stages.append(self.sightings)
         if self.ownership is not None:
-            stages += [Reckoner(near, self.tally, clock), *duties(self.ownership, store.jobs.partitions, self.custodian.ring)]
+            stages += [Reckoner(near, self.tally, clock), Renewer(self.ownership)]
         if self.ownership is not None and self.is_node:
-            stages.append(self.custodian)
+            owner = Owner(self.ownership, self.custodian.ring)
+            self.coordinator = Coordinator(self.ownership, store.jobs.partitions, owner.hurry)
+            stages += [self.coordinator, owner, self.custodian]
         if self.timekeeper is not None:
             stages.append(self.timekeeper)
         return stages
@@ -321,7 +324,7 @@ class _Maker:
 
     def _leads(self) -> bool:
         """Whether this process does what one does for all."""
-        return self.ownership is None or self.ownership.coordinates
+        return self.ownership is None or (self.coordinator is not None and self.coordinator.elected)
 
     def _dispatched_s(self) -> float | None:
         """When this node last fired what was due; never, where its clock is so wrong that it must not."""
@@ -333,9 +336,7 @@ class _Maker:
         jobs, rows, near, clock, entropy = self.store.jobs, self.store.settings, self.near, self.clock, self.entropy
         schedules, parker, tally = self.store.schedules, self.parker, self.tally
         presenter = Presenter(jobs, schedules, self.agenda, clock)
-        definer = Definer(
-            jobs, schedules, self.mover, self.agenda, presenter, self.queues, self.quotas, clock, entropy
-        )
+        definer = Definer(jobs, schedules, self.mover, self.agenda, presenter, self.queues, self.quotas, clock, entropy)
         intervener = Intervener(schedules, self.mover, self.agenda)
         return Desk(
             admit=Admitter(jobs, near, parker, self.queues, self.quotas, tally, clock, entropy),

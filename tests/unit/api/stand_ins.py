@@ -81,6 +81,58 @@ def made_schedule(schedule_id: str, name: str, **changes: Any) -> wire.Schedule:
     return wire.Schedule(**(fields | changes))
 
 
+class Fleets:
+    """Two nodes, four partitions, and workers of two tenants."""
+
+    def __init__(self, desk: StandInDesk) -> None:
+        self._desk = desk
+
+    async def nodes(self) -> list[wire.Node]:
+        return [
+            wire.Node(
+                node_id=f"{n:016x}",
+                name=f"node-{n}",
+                roles=["node"],
+                version="1",
+                address=None,
+                started_at="2030-03-17T17:46:40Z",
+                age_s=60.0,
+                coordinator=n == 2,
+                partitions=2,
+                clock_offset_ms=None,
+            )
+            for n in (1, 2)
+        ]
+
+    async def partitions(self) -> list[wire.Partition]:
+        return [
+            wire.Partition(
+                partition=n,
+                node_id=f"{n % 2 + 1:016x}",
+                node=f"node-{n % 2 + 1}",
+                since="2030-03-17T17:46:40Z",
+                assigned_to=f"{n % 2 + 1:016x}",
+                rechecked_until=None,
+                overdue_s=0.0,
+            )
+            for n in range(4)
+        ]
+
+    async def moves(self, limit: int) -> list[wire.PartitionMove]:
+        moves = [
+            wire.PartitionMove(partition=n, at=f"2030-03-17T17:46:4{n}Z", from_node=None, to_node="node-1", why="first")
+            for n in (3, 2, 1)
+        ]
+        return moves[:limit]
+
+    async def workers(self, tenant: str | None) -> list[wire.Worker]:
+        return [
+            wire.Worker(tenant=name, queue="mail", worker="w-1", last_seen_at="2030-03-17T17:46:40Z", claimed=3)
+            for name in ("other", "shop")
+            if tenant in (None, name)
+        ]
+
+
 class StandInDesk:
     """Every stage of the flow in one object."""
 
@@ -120,6 +172,7 @@ class StandInDesk:
                 queues=Queues(self),
                 quotas=self,
                 health=self,
+                fleet=Fleets(self),
                 settings=self,
                 clock=self.clock,
                 entropy=self.entropy,
