@@ -22,6 +22,7 @@ import uvicorn
 
 from tocsin import telemetry
 from tocsin.api.metrics import create_metrics_app
+from tocsin.api.probes import CachedHealth
 from tocsin.clock import Clock, SystemClock, SystemEntropy
 from tocsin.config import Settings
 from tocsin.executor.guard import Guard, parse_allowances
@@ -88,20 +89,32 @@ async def _serve(
     settings: Settings, clock: Clock | None, dev: DevOptions | None, on_ready: Callable[[Serving], None]
 ) -> None:
     stop = _stop_event()
-    with closing(_listen(settings.host, settings.port)) as listener:
+    with _bound(settings) as listener:
         process = await build(settings, clock or SystemClock(), SystemEntropy())
         try:
             token, secret = (None, None) if dev is None else await prepare_dev(process, dev.token)
-            async with _listening(process.app, listener), _metrics_listening(settings):
+            health = CachedHealth(process.health, process.clock)
+            async with _listening(process.app, listener), _metrics_listening(settings, health):
                 await process.start()
                 async with _calling(process, stop):
                     gc.freeze()
-                    on_ready(Serving(url=_url(listener), token=token, signing_secret=secret, data=settings.data))
+                    url = settings.node_name if listener is None else _url(listener)
+                    on_ready(Serving(url=url, token=token, signing_secret=secret, data=settings.data))
                     await stop.wait()
                 # Claims that wait are answered with nothing, so that their connections can end.
                 await process.near.quiesce()
         finally:
             await process.stop()
+
+
+@contextmanager
+def _bound(settings: Settings) -> Iterator[socket.socket | None]:
+    """The API's listener, where this process has an API."""
+    if "api" not in settings.roles:
+        yield None
+        return
+    with closing(_listen(settings.host, settings.port)) as listener:
+        yield listener
 
 
 @asynccontextmanager
@@ -113,7 +126,11 @@ async def _calling(process: Process, stop: asyncio.Event) -> AsyncIterator[None]
     if "executor" not in process.settings.roles:
         yield
         return
-    executor = await embedded_executor(process)
+    transport = None
+    if "api" in process.settings.roles:
+        executor = await embedded_executor(process)
+    else:
+        transport, executor = _executor(process.settings)
     calling = asyncio.create_task(executor.serve())
     calling.add_done_callback(lambda _: stop.set())
     try:
@@ -121,11 +138,16 @@ async def _calling(process: Process, stop: asyncio.Event) -> AsyncIterator[None]
     finally:
         await executor.stop(now=process.settings.drain_s == 0)
         await calling
+        if transport is not None:
+            await transport.close()
 
 
 @asynccontextmanager
-async def _listening(app: App, listener: socket.socket) -> AsyncIterator[None]:
+async def _listening(app: App, listener: socket.socket | None) -> AsyncIterator[None]:
     """Serve an application; at the end requests under way are answered."""
+    if listener is None:
+        yield
+        return
     server = _server(app)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
@@ -136,12 +158,12 @@ async def _listening(app: App, listener: socket.socket) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _metrics_listening(settings: Settings) -> AsyncIterator[None]:
+async def _metrics_listening(settings: Settings, health: CachedHealth | None = None) -> AsyncIterator[None]:
     if settings.metrics_port is None:
         yield
         return
     with closing(_listen(settings.metrics_host or settings.host, settings.metrics_port)) as listener:
-        async with _listening(create_metrics_app(telemetry.exposition), listener):
+        async with _listening(create_metrics_app(telemetry.exposition, health), listener):
             yield
 
 
@@ -153,22 +175,28 @@ def _url(listener: socket.socket) -> str:
 async def _serve_executor(settings: Settings, on_ready: Callable[[Serving], None]) -> None:
     """An executor on its own: no store, only the server's address and a token of scope `executor`."""
     stop = _stop_event()
+    transport, executor = _executor(settings)
+    async with _metrics_listening(settings):
+        calling = asyncio.create_task(executor.serve())
+        gc.freeze()
+        on_ready(Serving(url=settings.url or "", token=None, signing_secret=None, data=settings.data))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)
+        await executor.stop()
+        await calling
+    await transport.close()
+
+
+def _executor(settings: Settings) -> tuple[HttpTransport, Executor]:
+    """An executor that works for a server elsewhere, and its connection."""
     assert settings.url is not None, "checked with the settings"
     transport = HttpTransport(settings.url, settings.token)
-    executor = Executor(
+    return transport, Executor(
         transport,
         Guard(parse_allowances(settings.callback_allow)),
         concurrency=settings.executor_concurrency,
         grace_s=settings.drain_s,
     )
-    calling = asyncio.create_task(executor.serve())
-    gc.freeze()
-    on_ready(Serving(url=settings.url, token=None, signing_secret=None, data=settings.data))
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({stopped, calling}, return_when=asyncio.FIRST_COMPLETED)
-    await executor.stop()
-    await calling
-    await transport.close()
 
 
 def _server(app: App) -> _Server:

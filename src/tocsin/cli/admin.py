@@ -1,4 +1,5 @@
-"""`tocsin admin`: tenants and tokens, through the API, or on the store itself with `--data` or `--config`.
+"""`tocsin admin`: tenants and tokens, through the API, or on the store itself with `--data` or `--config`; nodes, partitions and
+workers (`cli.fleet`) through the API.
 
 The first tenant and the first token can only be made on the store, since nobody can call the API before them. Tokens with
 the scopes `operator` and `executor` are only ever made there: whoever may read the store's file has all of it anyway.
@@ -11,20 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tocsin.cli import inputs, output, reach
+from tocsin.cli import fleet, inputs, output, reach
 from tocsin.cli.output import Json
 from tocsin.errors import UsageError
 
 if TYPE_CHECKING:
     from tocsin.cli.offline import Installation
 
-app = typer.Typer(help="Tenants and tokens.", no_args_is_help=True)
+app = typer.Typer(help="Tenants, tokens, nodes, partitions and workers.", no_args_is_help=True)
 tenants = typer.Typer(
     help="Tenants: isolated customers with queues, tokens and quotas of their own.", no_args_is_help=True
 )
 tokens = typer.Typer(help="Tokens of a tenant.", no_args_is_help=True)
 app.add_typer(tenants, name="tenants")
 app.add_typer(tokens, name="tokens")
+for command in (fleet.nodes, fleet.partitions, fleet.workers):
+    app.command()(command)
 
 Config = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Work on the store that this file of settings names, not the API.")

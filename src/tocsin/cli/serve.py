@@ -48,7 +48,13 @@ def serve(
         settings = replace(settings, roles=frozenset(role))
         configuration.check(settings)
     with blocking(settings):
-        serving.serve(settings, on_ready=lambda serving: print(f"Tocsin is ready at {serving.url}", flush=True))
+        serving.serve(settings, on_ready=lambda serving: print(_ready(settings, serving.url), flush=True))
+
+
+def _ready(settings: Settings, url: str) -> str:
+    if "api" in settings.roles or not settings.has_store:
+        return f"Tocsin is ready at {url}"
+    return "Tocsin is ready: node" + (f" {settings.node_name}" if settings.node_name else "")
 
 
 def load(path: Path | None) -> Settings:
