@@ -8,6 +8,15 @@
 | tocsin_stage_passes_total{stage}, tocsin_stage_failures_total{stage} | counter | passes of background stages |
 | tocsin_recheck_total{found} | counter | jobs that the recheck looked at: offered, pushed, held; and timers below_floor |
 | tocsin_near{what} | gauge | members due, ready, in hand, leases |
+| tocsin_near_bytes{what} | gauge | memory of the near tier's server: used, limit (0: none) |
+| tocsin_near_lost_total | counter | times that the near tier's content was lost (restart, failover, eviction) and rebuilt |
+| tocsin_near_not_told_total{what} | counter | commits that the near tier could not be told of; the recheck finds them |
+| tocsin_due_not_fired_seconds | gauge | how long the oldest due job of this node's partitions has not fired |
+| tocsin_partitions_behind | gauge | owned partitions that are not rebuilt in the near tier yet |
+| tocsin_clock_offset_seconds | gauge | what the store's clock shows more than this process's; beyond 0.25 it fires nothing |
+| tocsin_canary_lateness_seconds | histogram | claimed less due of the canaries |
+| tocsin_canary_overdue_seconds | gauge | by how much the oldest canary that has not come back is overdue |
+| tocsin_canaries_lost_total | counter | canaries that never came back |
 | tocsin_floor_age_seconds | gauge | how far the recheck is behind, worst partition |
 | tocsin_reports_refused_total{why} | counter | late, repeated or forged reports of workers |
 | tocsin_schedule_skips_total{reason} | counter | occurrences of schedules that did not run, by reason |
@@ -81,12 +90,14 @@ GENERATIONS = Counter(
     "Times that the content of the near tier was lost and rebuilt from the store.",
     registry=REGISTRY,
 )
-NEAR_BYTES = Gauge("tocsin_near_bytes", "Memory of the near tier's server: used, limit.", ["what"], registry=REGISTRY)
-PARTITIONS = Gauge(
-    "tocsin_partitions",
-    "Partitions of this node: owned, and behind (owned, not rebuilt yet).",
-    ["what"],
+OVERDUE = Gauge(
+    "tocsin_due_not_fired_seconds",
+    "How long the oldest due job of this node's partitions has not fired.",
     registry=REGISTRY,
+)
+NEAR_BYTES = Gauge("tocsin_near_bytes", "Memory of the near tier's server: used, limit.", ["what"], registry=REGISTRY)
+PARTITIONS_BEHIND = Gauge(
+    "tocsin_partitions_behind", "Partitions of this node that are not rebuilt in the near tier yet.", registry=REGISTRY
 )
 CLOCK_OFFSET = Gauge(
     "tocsin_clock_offset_seconds", "What the store's clock shows more than this process's.", registry=REGISTRY

@@ -91,6 +91,7 @@ class Claimer:
             now_ms=self._clock.now_ms(),
         )
         lease_ms = await self._lease_ms(tenant, queue, request)
+        await self._queues.assure(tenant, queue)
         return self._shown(await self._wait(wish, request, lease_ms))
 
     async def _claim_callbacks(self, request: wire.ClaimRequest) -> list[wire.ExecutorJob]:

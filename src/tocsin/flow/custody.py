@@ -66,8 +66,7 @@ class Custodian(Alarm):
             await self._near.begin(first)
             await self._recoverer.recover(tuple(first))
             self._rebuilt.update(first)
-        telemetry.PARTITIONS.labels("owned").set(len(self._leases.owned()))
-        telemetry.PARTITIONS.labels("behind").set(len(self.behind()))
+        telemetry.PARTITIONS_BEHIND.set(len(self.behind()))
         return Kept(len(first), len(lost), more=bool(self.behind()))
 
     async def next_at(self) -> int | None:

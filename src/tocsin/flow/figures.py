@@ -36,7 +36,13 @@ class Gauger(Alarm):
         if now < self._next_at <= now + EVERY_MS:
             return Measured()
         self._next_at = now + EVERY_MS
-        figures = await self._near.figures(self._leases.owned())
+        owned = self._leases.owned()
+        figures = await self._near.figures(owned)
+        first = await self._near.next_due(owned) if owned else None
+        telemetry.OVERDUE.set(0.0 if first is None else max(now - first, 0) / 1000)
+        if figures.bytes_used is not None:
+            telemetry.NEAR_BYTES.labels("used").set(figures.bytes_used)
+            telemetry.NEAR_BYTES.labels("limit").set(figures.bytes_limit or 0)
         telemetry.NEAR.labels("due").set(figures.due)
         telemetry.NEAR.labels("ready").set(figures.ready)
         telemetry.NEAR.labels("in_hand").set(figures.in_hand)

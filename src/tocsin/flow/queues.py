@@ -16,6 +16,8 @@ from tocsin.store.settings import QueueRow, SettingsStore
 from tocsin.wire import QueueStats
 
 FRESH_S = 5.0
+TELL_AGAIN_S = 15.0
+MOST_CACHED = 50_000
 DEFAULT_LEASE_MS = 30_000
 
 
@@ -25,6 +27,7 @@ class QueueBook:
     def __init__(self, settings: SettingsStore, near: NearTier, tally: Tally, clock: Clock) -> None:
         self._settings, self._near, self._tally, self._clock = settings, near, tally, clock
         self._cache: dict[tuple[str, str], tuple[float, QueueRow | None]] = {}
+        self._told_s: dict[tuple[str, str], float] = {}
 
     async def get(self, tenant: str, queue: str) -> QueueRow:
         """A queue's settings; the defaults where it has none of its own."""
@@ -44,11 +47,28 @@ class QueueBook:
         """Change a queue's settings, here and in the near tier at once, elsewhere within five seconds."""
         await self._settings.put_queue(row)
         self._cache[row.tenant, row.queue] = (self._clock.elapsed_s(), row)
-        await told("queue changed", self._near.configure(row.tenant, row.queue, gate_of(row)))
+        await told("queue changed", self._tell(row))
 
     async def open_gate(self, tenant: str, queue: str) -> None:
         """Tell the near tier what the settings of a queue say; it asked."""
-        await self._near.configure(tenant, queue, gate_of(await self.get(tenant, queue)))
+        await self._tell(await self.get(tenant, queue))
+
+    async def assure(self, tenant: str, queue: str) -> None:
+        """Tell the near tier now and then what it was told before: a change that it was not told of, because it was away or the
+        process that made it died, must not keep a queue open or closed for ever."""
+        told_s = self._told_s.get((tenant, queue))
+        if told_s is None or self._clock.elapsed_s() - told_s < TELL_AGAIN_S:
+            return
+        await self._tell(await self.get(tenant, queue))
+
+    async def _tell(self, row: QueueRow) -> None:
+        key = row.tenant, row.queue
+        if len(self._told_s) > MOST_CACHED:
+            self._told_s.clear()
+        # Until it has been told, it has to be told again as soon as somebody looks.
+        self._told_s[key] = -TELL_AGAIN_S
+        await self._near.configure(row.tenant, row.queue, gate_of(row))
+        self._told_s[key] = self._clock.elapsed_s()
 
     async def stats(self, tenant: str, queue: str) -> QueueStats:
         """A queue's figures, approximate by what is under way."""
@@ -78,7 +98,7 @@ class QueueBook:
         if newer is not None and newer is not cached:
             # Written while we read: a gate set from what we have read would undo a pause, until the next change.
             return newer[1]
-        if len(self._cache) > 50_000:
+        if len(self._cache) > MOST_CACHED:
             self._cache.clear()
         self._cache[tenant, queue] = (now, row)
         return row

@@ -9,6 +9,7 @@ All shapes run the same stages. Ends in order: what was answered is durable alre
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
 from tocsin.clock import Clock, CorrectedClock, Entropy, ManualClock, SystemClock
 from tocsin.config import Settings
+from tocsin.errors import LeasesUnavailable
 from tocsin.flow.admit import Admitter
 from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
@@ -68,6 +70,7 @@ from tocsin.roles.adapters import facts_of, kept, lock, open_near, open_registry
 from tocsin.sdk.asgi import App
 from tocsin.service import Conductor, Loop, Stage
 from tocsin.store.port import Store
+from tocsin.telemetry import log
 
 DAY_MS = 86_400_000
 
@@ -110,9 +113,12 @@ class Process:
         """End in order; everything that was answered is durable already."""
         self.health.stopping = True
         await self.near.quiesce()
-        for loop in self.loops:
+        # Firing ends first and partitions are given back next, so that another node goes on before the slow stages have ended.
+        for loop in self.loops[:1]:
             await loop.stop()
-        # Before the connections go: another node may take over at once.
+        if self.registry is not None:
+            await self.leases.release()
+        await asyncio.gather(*(loop.stop() for loop in self.loops[1:]))
         await self.leases.release()
         if self.registry is not None:
             await self.registry.close()
@@ -142,7 +148,11 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones
             registry = await kept(stack, await open_registry(settings, store, entropy))
             maker = _Maker(settings, store, near, corrected, entropy, zones, registry=registry)
             process = await maker.process()
-            await process.leases.acquire()
+            try:
+                await process.leases.acquire()
+            except LeasesUnavailable as error:
+                # What takes jobs and completions needs no lease; the session begins as soon as it can.
+                log.warning("no_session_yet", error=str(error), next="tries again")
         stack.pop_all()
     return process
 
