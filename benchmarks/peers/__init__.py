@@ -63,6 +63,10 @@ class Postgres:
     def url(self) -> str:
         return f"postgres://postgres@127.0.0.1:{self.port}"
 
+    def pid(self) -> int:
+        """The first process of the server."""
+        return int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def _run(self, *command: object) -> None:
         user = self._user if os.geteuid() == 0 else None
         subprocess.run([str(c) for c in command], check=True, user=user, cwd=self._folder, stdout=subprocess.DEVNULL)
