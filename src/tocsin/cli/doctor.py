@@ -1,6 +1,6 @@
-"""`tocsin doctor`: looks at an installation of this machine and says what is wrong with it and what to do.
+"""`tocsin doctor`: looks at an installation and says what is wrong with it and what to do.
 
-It may run beside a server and changes nothing but a scratch file in the data folder, which is deleted at once. Each check
+It may run beside servers and changes nothing but a scratch file in the data folder, which is deleted at once. Each check
 gives findings; one that cannot be made is itself a finding, so that one broken part hides no other.
 """
 
@@ -98,12 +98,29 @@ def _examine(config: Path | None, data: Path | None) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("settings", "problem", str(error), "correct the setting")
         return
-    yield Finding("settings", "ok", f"store {settings.dsn}, {settings.partitions} partitions")
+    yield Finding("settings", "ok", f"store {settings.shown_store}, {settings.partition_count} partitions")
+    if settings.is_fleet:
+        yield from _fleet(settings)
+        yield from _zones()
+        yield from _files(settings)
+        return
     yield from _folder(settings)
     yield from _store(settings)
     yield from _clock(settings)
     yield from _zones()
     yield from _files(settings)
+
+
+def _fleet(settings: Settings) -> list[Finding]:
+    """The databases, the near tier and the leases."""
+    import asyncio
+
+    from tocsin.roles.examination import examine_fleet
+
+    async def look() -> list[Finding]:
+        return [Finding(each.check, each.state, each.found, each.do) async for each in examine_fleet(settings)]
+
+    return asyncio.run(look())
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:

@@ -24,6 +24,6 @@ def migrate(config: Config = None, data: Data = None, json: Json = False) -> Non
     # Opening a store migrates it under a lock, and refuses one that is newer than this version.
     on_store(settings, lambda store: store.ping(), make=True)
     if json:
-        output.as_json({"store": settings.dsn, "migrated": True})
+        output.as_json({"store": settings.shown_store, "migrated": True})
     else:
-        print(f"{settings.dsn} has the schema of this version")
+        print(f"{settings.shown_store} has the schema of this version")

@@ -43,7 +43,7 @@ def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]], *, make:
     from tocsin.clock import SystemClock
 
     file = Path(settings.dsn.removeprefix("sqlite:"))
-    if not make and not file.exists():
+    if not settings.is_fleet and not make and not file.exists():
         raise TocsinError(f"there is no store in {file.parent}; tocsin migrate or the first start makes one")
 
     async def go() -> T:

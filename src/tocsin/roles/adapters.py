@@ -62,7 +62,7 @@ async def open_near(settings: Settings, store: Store, clock: Clock, entropy: Ent
     )
 
 
-async def open_registry(settings: Settings, store: Store, entropy: Entropy) -> Registry:
+async def open_registry(settings: Settings, store: Store, clock: Clock, entropy: Entropy) -> Registry:
     """What the processes of a fleet know of each other."""
     if settings.lease_url == "postgresql":
         from tocsin.lease.postgres import open_registry as open_postgres
@@ -71,7 +71,7 @@ async def open_registry(settings: Settings, store: Store, entropy: Entropy) -> R
     from tocsin.lease.etcd import open_registry as open_etcd
 
     installation = (await store.settings.secret("installation", entropy.bytes(6)))[:6].hex()
-    return await open_etcd(settings.lease_url, installation)
+    return await open_etcd(settings.lease_url, clock, installation=installation)
 
 
 async def lock(settings: Settings) -> LocalLeases:

@@ -145,7 +145,7 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones
             corrected = CorrectedClock(clock)
             store = await kept(stack, await open_store(settings, corrected))
             near = await kept(stack, await open_near(settings, store, corrected, entropy))
-            registry = await kept(stack, await open_registry(settings, store, entropy))
+            registry = await kept(stack, await open_registry(settings, store, corrected, entropy))
             maker = _Maker(settings, store, near, corrected, entropy, zones, registry=registry)
             process = await maker.process()
             try:
