@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.conftest import worker_of
 from tests.faults.sites import Kept, Site, at, text
-from tocsin.store.sqlite.occurrences import number_of
+from tocsin.store.numbers import number_of
 
 # A minute and a half before the clocks of New York go forward.
 BEFORE = at("2026-03-08 06:58:30")

@@ -20,6 +20,7 @@ from tocsin.errors import StoreUnavailable
 from tocsin.model.ids import SLICES, new_schedule_id, occurrence_id, slice_of
 from tocsin.model.job import Definition, decode_definition, encode_definition
 from tocsin.model.partition import partition_of
+from tocsin.store.numbers import number_of, numbers_of
 from tocsin.store.port import Change, Due, Fired, JobFilter, NewJob
 from tocsin.store.schedules import Move, Moved, ScheduleFilter, ScheduleRow, SkipRow
 from tocsin.store.sqlite import move as moves_of
@@ -42,12 +43,12 @@ MOST = 2**63 - 1
 def test_a_number_begins_with_the_slice_and_is_nearly_the_id() -> None:
     entropy = SeededEntropy(3)
     ids = [new_schedule_id(NOW + number, entropy, "acme", f"n{number}") for number in range(2_000)]
-    numbers = [occurrences.number_of(schedule_id) for schedule_id in ids]
+    numbers = [number_of(schedule_id) for schedule_id in ids]
     assert len(set(numbers)) == len(ids)
     assert [number >> 48 for number in numbers] == [slice_of(schedule_id) for schedule_id in ids]
     assert 0 <= min(numbers) <= max(numbers) <= MOST
     for strange in ("", "sch_1", "sch_" + "é" * 26, "\ud800" * 30, "x" * 10_000):
-        assert occurrences.number_of(strange) == -1
+        assert number_of(strange) == -1
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 16, SLICES])
@@ -55,9 +56,9 @@ def test_the_numbers_of_a_partition_are_a_range(partitions: int) -> None:
     entropy = SeededEntropy(4)
     for number in range(200):
         schedule_id = new_schedule_id(NOW, entropy, "acme", f"n{number}")
-        least, greatest = occurrences.numbers_of(partition_of(schedule_id, partitions), partitions)
-        assert least <= occurrences.number_of(schedule_id) <= greatest
-    assert occurrences.numbers_of(partitions - 1, partitions)[1] < 2**60
+        least, greatest = numbers_of(partition_of(schedule_id, partitions), partitions)
+        assert least <= number_of(schedule_id) <= greatest
+    assert numbers_of(partitions - 1, partitions)[1] < 2**60
 
 
 # the quick path is the careful path

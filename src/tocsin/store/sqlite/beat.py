@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.store import codes
 from tocsin.store.port import Beat, Beaten, NotYours
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from tocsin.model.job import Line
-from tocsin.store.sqlite import codes
+from tocsin.store import codes
 from tocsin.store.sqlite.fire import has_expired, skip_expired
 from tocsin.store.sqlite.rows import SEPARATOR
 from tocsin.store.sqlite.statements import block

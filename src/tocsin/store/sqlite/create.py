@@ -13,8 +13,10 @@ from operator import attrgetter
 import msgspec
 
 from tocsin.model.partition import partition_of
+from tocsin.store import codes
+from tocsin.store.numbers import number_of
 from tocsin.store.port import Created, Made, NewJob
-from tocsin.store.sqlite import codes, occurrences
+from tocsin.store.sqlite import occurrences
 from tocsin.store.sqlite.keys import answer_keys, bind_all, bind_new
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Work, json_text
@@ -63,7 +65,7 @@ def insert(work: Work, jobs: Sequence[NewJob]) -> bool:
         if job.schedule_id is None:
             rows.append(row)
         else:
-            number = occurrences.number_of(job.schedule_id)
+            number = number_of(job.schedule_id)
             listed.append((number, job_id))
             schedules_rows.append((*row, number))
         timers.append((partition_of(job_id, partitions), lane, tenant_id, fire_at, job_id))

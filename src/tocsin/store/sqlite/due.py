@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from tocsin.store import codes
 from tocsin.store.port import Due, DuePage, StatePage, TimerKey, TimerKind, TimerRow
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.lines import find_tenant
 from tocsin.store.sqlite.reads import Readers
 from tocsin.store.sqlite.rows import DAMAGE, SEPARATOR, job_state, split

@@ -11,9 +11,9 @@ from typing import Any
 
 from tocsin.model.job import FINISHED, JobState, encode_definition
 from tocsin.model.partition import partition_of
+from tocsin.store import codes
+from tocsin.store.numbers import number_of
 from tocsin.store.port import AttemptRecord, Change, Success
-from tocsin.store.sqlite import codes
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 from tocsin.wire import Status

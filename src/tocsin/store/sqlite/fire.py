@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tocsin.store import codes
 from tocsin.store.port import Due, Fired
-from tocsin.store.sqlite import codes, occurrences
+from tocsin.store.sqlite import occurrences
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 

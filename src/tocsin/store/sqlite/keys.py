@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tocsin.store import codes
 from tocsin.store.port import KEY_KEPT_MS, Created, Key, Made, NewJob
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Work, json_text
 

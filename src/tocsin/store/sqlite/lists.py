@@ -15,9 +15,9 @@ from sqlite3 import Connection
 
 from tocsin.model.ids import id_bound
 from tocsin.model.job import JobState
+from tocsin.store.numbers import number_of
 from tocsin.store.port import DeadFilter, JobFilter, JobPage
 from tocsin.store.sqlite.lines import find_queues
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.reads import Readers, states
 from tocsin.store.sqlite.rows import SEPARATOR, split
 from tocsin.store.sqlite.statements import block

@@ -7,13 +7,11 @@ leaves the file at the migration before.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from hashlib import sha256
-from importlib import resources
 from pathlib import Path
 from sqlite3 import Connection
 
 from tocsin.errors import ConfigError, StoreCorrupt, StoreTooNew
+from tocsin.store.migrations import Migration, read_migrations
 from tocsin.store.sqlite.connection import APPLICATION_ID, is_damage, opening_failed
 from tocsin.store.sqlite.statements import block
 
@@ -24,25 +22,10 @@ _IDENTITY = block("identity", "identity")
 _ADD_IDENTITY = block("identity", "add_identity")
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step of the schema."""
-
-    number: int
-    name: str
-    text: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the file's text."""
-        return sha256(self.text.encode()).hexdigest()
-
-
 def migrations() -> list[Migration]:
     """All steps that this program knows, in order."""
-    folder = resources.files(__package__) / "migrations"
-    found = sorted((file.name, file.read_text("utf-8")) for file in folder.iterdir() if file.name.endswith(".sql"))
-    return [Migration(int(name[:4]), name.removesuffix(".sql"), text) for name, text in found]
+    assert __package__ is not None
+    return read_migrations(__package__)
 
 
 def migrate(conn: Connection, path: Path, now_ms: int, steps: list[Migration] | None = None) -> None:

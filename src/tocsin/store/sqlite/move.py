@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from tocsin.model.partition import partition_of
+from tocsin.store import codes
+from tocsin.store.numbers import number_of
 from tocsin.store.schedules import Move, Moved, ScheduleRow, SkipRow
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.create import fresh, insert
 from tocsin.store.sqlite.finish import unchanged, write_changes
 from tocsin.store.sqlite.fire import all_fire
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Look, Work, in_rounds, json_text
 

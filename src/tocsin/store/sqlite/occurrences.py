@@ -1,8 +1,6 @@
 """What a job means to the schedule that made it: it is listed there, it is going on there, and where it expires that is a skip.
 
-A schedule is known in these tables by a number that is read from its ID, so nothing has to be looked up to write a job. The
-number begins with the slice, so that a partition's schedules lie side by side, and goes on with 48 random bits; whoever reads by
-a number still compares the ID.
+A schedule is known in these tables by its number (`store/numbers.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tocsin.model.ids import ALPHABET, SLICES
+from tocsin.store.numbers import number_of
 from tocsin.store.port import NewJob
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Work, json_text
-
-_PYTHONS = str.maketrans(ALPHABET, "0123456789abcdefghijklmnopqrstuv")
-_RANDOM_BITS = 48
 
 _ADD = Many("occurrences", "add")
 _KNOWN = Many("occurrences", "known")
@@ -26,20 +21,6 @@ _DELETE = Many("occurrences", "delete")
 _SKIP_EXPIRED = block("occurrences", "skip_expired")
 _NAMES = msgspec.json.Decoder(list[str])
 _PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
-
-
-def number_of(schedule_id: str) -> int:
-    """A schedule's number: the first 60 bits behind the time in its ID. What is no schedule's ID has one too."""
-    try:
-        return int(schedule_id[14:26].translate(_PYTHONS), 32)
-    except ValueError:
-        return -1
-
-
-def numbers_of(partition: int, partitions: int) -> tuple[int, int]:
-    """The least and the greatest number in a partition."""
-    width = (SLICES // partitions) << _RANDOM_BITS
-    return partition * width, (partition + 1) * width - 1
 
 
 def add(work: Work, rows: list[tuple[int, str]]) -> int:

@@ -21,8 +21,8 @@ import msgspec
 from tocsin.clock import Clock
 from tocsin.errors import Overloaded, StoreCorrupt, StoreUnavailable
 from tocsin.model.job import JobState, Line
+from tocsin.store import codes
 from tocsin.store.port import AttemptRecord, Due, Parked
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.connection import is_damage, open_reader
 from tocsin.store.sqlite.lines import LineNames, find_line, queue_name
 from tocsin.store.sqlite.rows import DAMAGE, SEPARATOR, Unreadable, job_state, split

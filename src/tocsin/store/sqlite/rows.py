@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tocsin.model.ids import made_at_ms
 from tocsin.model.job import JobState, Line, decode_definition
-from tocsin.store.sqlite import codes
+from tocsin.store import codes
 
 log = logging.getLogger("tocsin.store")
 

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from tocsin.model.job import JobState
+from tocsin.store import codes
+from tocsin.store.numbers import number_of, numbers_of
 from tocsin.store.schedules import ScheduleFilter, ScheduleRow, SkipRow
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.lines import find_tenant
-from tocsin.store.sqlite.occurrences import number_of, numbers_of
 from tocsin.store.sqlite.reads import Readers, states
 from tocsin.store.sqlite.rows import DAMAGE, SEPARATOR, split
 from tocsin.store.sqlite.statements import block

@@ -7,10 +7,10 @@ from operator import itemgetter
 
 from tocsin.clock import Clock
 from tocsin.model.job import JobState
+from tocsin.store.numbers import number_of
 from tocsin.store.schedules import Move, Moved, ScheduleFilter, ScheduleRow, SkipRow
 from tocsin.store.sqlite import schedulereads as reads
 from tocsin.store.sqlite.move import Answer, add_skips, move
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.reads import Readers
 from tocsin.store.sqlite.recent import SOON_MS, Recent
 from tocsin.store.sqlite.requests import Kind

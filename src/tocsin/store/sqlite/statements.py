@@ -1,23 +1,19 @@
 """The SQL of this adapter, from the `.sql` files beside it: named blocks, and rows of VALUES that repeat.
 
-A block starts with `-- name: <name>` and ends at the next one. `{{file.block}}` stands for another block's text. In a block
-for many rows, `[[(…)]]` is one row: `{1}`, `{2}` … are its own parameters, `?1` … those that all rows share. Nothing else is
-ever put into a statement, so no value can become SQL.
+In a block for many rows, `[[(…)]]` is one row: `{1}`, `{2}` … are its own parameters, `?1` … those that all rows share. Nothing
+else is ever put into a statement, so no value can become SQL.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib import resources
 from itertools import chain
 from sqlite3 import Connection, Cursor
-from typing import Any
+from typing import Any, LiteralString
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_INCLUDE = re.compile(r"\{\{(\w+)\.(\w+)\}\}")
-_COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
+from tocsin.store.blocks import blocks as read_blocks
+
 _ROW = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _FIELD = re.compile(r"\{(\d+)\}")
 # Each statement hands the interpreter's lock over and may wait milliseconds to get it back, so there must be few, and always
@@ -25,30 +21,15 @@ _FIELD = re.compile(r"\{(\d+)\}")
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-@cache
-def blocks(file: str) -> dict[str, str]:
-    """The named blocks of `sql/<file>.sql`, without comments and with their inclusions in place."""
-    text = (resources.files(__package__) / "sql" / f"{file}.sql").read_text("utf-8")
-    parts = _NAME.split(text)
-    return {
-        name: _INCLUDE.sub(
-            lambda found: blocks(found[1])[found[2]] if found[1] != file else _own(parts, found[2]), body
-        )
-        for name, body in ((parts[at], _clean(parts[at + 1])) for at in range(1, len(parts), 2))
-    }
+def blocks(file: str) -> dict[str, LiteralString]:
+    """The named blocks of `sql/<file>.sql`."""
+    assert __package__ is not None
+    return read_blocks(__package__, file)
 
 
 def block(file: str, name: str) -> str:
     """One statement."""
     return blocks(file)[name]
-
-
-def _own(parts: list[str], name: str) -> str:
-    return _clean(parts[parts.index(name) + 1])
-
-
-def _clean(body: str) -> str:
-    return _COMMENT.sub("", body).strip().removesuffix(";")
 
 
 class Many:

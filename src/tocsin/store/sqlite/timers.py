@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tocsin.model.partition import partition_of
+from tocsin.store import codes
 from tocsin.store.port import NewTimer, TimerKind, TimerRow
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Work
 

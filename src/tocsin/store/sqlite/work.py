@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from tocsin.store.rounds import rounds_of
 from tocsin.store.sqlite.lines import Interner
 from tocsin.store.sqlite.statements import block
 
@@ -100,15 +101,7 @@ def in_rounds(
     items: Sequence[Item], name: Callable[[Item], Hashable], act: Callable[[Sequence[Item]], list[Answer]]
 ) -> list[Answer]:
     """Act on items so that no call has two of the same name, and the later of two sees what the earlier did."""
-    rounds: list[list[int]] = []
-    seen: dict[Hashable, int] = {}
-    for at, item in enumerate(items):
-        key = name(item)
-        turn = seen.get(key, 0)
-        seen[key] = turn + 1
-        if turn == len(rounds):
-            rounds.append([])
-        rounds[turn].append(at)
+    rounds = rounds_of(items, name)
     if len(rounds) == 1:
         return act(items)
     answers: dict[int, Answer] = {}
