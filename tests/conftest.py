@@ -1,9 +1,13 @@
-"""What holds for every test: hypothesis draws without a deadline of its own, since tests share the machine's cores."""
+"""What holds for every test: hypothesis draws without a deadline of its own, since tests share the machine's cores; and the
+servers that tests share, each started when the first test asks for it."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.servers.postgres import PostgresServer
 
 settings.register_profile("tocsin", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
@@ -16,3 +20,13 @@ def pytest_runtest_makereport():
     report = yield
     report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL for this process of tests."""
+    server = PostgresServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()

@@ -8,9 +8,10 @@ import pytest
 from tests.unit.store.conftest import Opener
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import ConfigError, StoreCorrupt, StoreTooNew, StoreUnavailable
+from tocsin.store.migrations import Migration
 from tocsin.store.sqlite import examine, open_store
 from tocsin.store.sqlite.connection import APPLICATION_ID, open_writer
-from tocsin.store.sqlite.migrate import Migration, migrate, migrations
+from tocsin.store.sqlite.migrate import migrate, migrations
 
 
 async def opened(path: Path, clock: ManualClock, partitions: int = 4):

@@ -1,0 +1,241 @@
+"""Connections to one PostgreSQL database: small pools, what they may do, and what their errors mean.
+
+There are three pools for each database, so that what is urgent never waits behind what is not: `urgent` (heartbeats,
+completions, fires, claims), `bulk` (creates, timers, upkeep) and `reads` (lists and states). A connection is checked against
+the database's identity when it is made: behind one address there may be another server since.
+
+A connection whose server went away, was shut down, or has become a standby (read-only, after a failover) is closed at once, and
+the next one is made to whatever host of the DSN is writable then (`target_session_attrs`, default read-write). A write whose
+connection broke has an unknown outcome: `StoreUnavailable`, and whoever asked repeats.
+
+`tocsin_pooler=1` in the DSN is for PgBouncer in transaction mode: no prepared statements are kept and no setting is sent at the
+start; each transaction makes its settings for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from tocsin.errors import ConfigError, Overloaded, StoreCorrupt, StoreUnavailable
+
+# Every statement is bounded, so that no instant inside one is old when it commits (§5).
+STATEMENT_MS = 8_000
+LOCK_MS = 4_000
+IDLE_MS = 10_000
+CONNECT_S = 5.0
+CLOSE_S = 2.0
+PLACE_S = 10.0
+MOST_WAITING = 1_000
+
+# The plans that hold on any table: by an index, driven by the rows that are given.
+HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
+_LIMITS = {
+    "statement_timeout": str(STATEMENT_MS),
+    "lock_timeout": str(LOCK_MS),
+    "idle_in_transaction_session_timeout": str(IDLE_MS),
+    "jit": "off",
+}
+
+# What PostgreSQL says when it cannot do anything at the moment, whatever it is asked (appendix A of its manual).
+_OUTAGE_CLASSES = ("08", "53", "57", "58")
+_OUTAGE_STATES = {
+    "25006",  # read_only_sql_transaction: a standby, or a primary that is full
+    "25P03",  # idle_in_transaction_session_timeout
+    "55P03",  # lock_not_available
+    "3D000",  # invalid_catalog_name
+    "28000",  # invalid_authorization_specification
+    "28P01",  # invalid_password
+}
+_STAYS = {"57014", "55P03"}  # time-outs of one statement: the connection is as good as before
+_AGAIN = {"40P01", "40001"}  # deadlock_detected, serialization_failure: rolled back, to be tried again at once
+
+Connection = Any  # asyncpg.Connection, which has no types
+
+
+def sqlstate(exc: BaseException) -> str:
+    """The SQLSTATE of an error that the server sent; "" of any other."""
+    return getattr(exc, "sqlstate", None) or "" if isinstance(exc, asyncpg.PostgresError) else ""
+
+
+def is_outage(exc: BaseException) -> bool:
+    """Whether the store cannot do anything at the moment, whatever it is asked."""
+    if isinstance(exc, asyncpg.PostgresError):
+        state = sqlstate(exc)
+        return state[:2] in _OUTAGE_CLASSES or state in _OUTAGE_STATES
+    if isinstance(exc, ValueError):  # a value that no column can hold, found before it was sent
+        return False
+    return isinstance(exc, OSError | EOFError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError)
+
+
+def is_conflict(exc: BaseException) -> bool:
+    """Whether a transaction was rolled back for the sake of another and may be tried again at once."""
+    return sqlstate(exc) in _AGAIN
+
+
+def is_damage(exc: BaseException) -> bool:
+    """Whether the server found its files broken."""
+    return sqlstate(exc) in ("XX001", "XX002")
+
+
+def translated(exc: BaseException, name: str) -> BaseException:
+    """The error of ours that an outage or damage is; any other error is itself."""
+    if is_damage(exc):
+        return StoreCorrupt(f"the database {name} is damaged ({exc}); restore the last backup")
+    if is_outage(exc):
+        return StoreUnavailable(f"the database {name} cannot be used now ({_said(exc)}); ask again")
+    return exc
+
+
+def _said(exc: BaseException) -> str:
+    return str(exc) or type(exc).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a database is. `pooler`: behind PgBouncer in transaction mode. `name` is fit for messages: without password."""
+
+    dsn: str
+    name: str
+    pooler: bool
+
+    @classmethod
+    def of(cls, dsn: str) -> Address:
+        """Take a DSN apart; ConfigError if it is none."""
+        try:
+            parts = urlsplit(dsn)
+            query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        except ValueError as exc:
+            raise ConfigError(f"the address of a PostgreSQL database cannot be read ({exc})") from exc
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise ConfigError("the address of a PostgreSQL database begins with postgresql://")
+        hosts, database = parts.netloc.rpartition("@")[2], parts.path.lstrip("/")
+        if not hosts or not database:
+            raise ConfigError(
+                "the address of a PostgreSQL database names a host and a database: postgresql://user@host:5432/database"
+            )
+        pooler = query.pop("tocsin_pooler", "0") not in ("", "0", "false")
+        query.setdefault("target_session_attrs", "read-write")
+        return cls(urlunsplit(parts._replace(query=urlencode(query))), f"{hosts}/{database}", pooler)
+
+
+async def connect(address: Address, settings: dict[str, str]) -> Connection:
+    """A connection; raises what asyncpg raises."""
+    more: dict[str, Any] = {"statement_cache_size": 0} if address.pooler else {"server_settings": settings}
+    return await asyncpg.connect(
+        address.dsn, timeout=CONNECT_S, command_timeout=STATEMENT_MS / 1000 + CONNECT_S, **more
+    )
+
+
+class Pool:
+    """Up to `size` connections, made when they are wanted. `check` looks at each new one."""
+
+    def __init__(
+        self, address: Address, kind: str, size: int, check: Callable[[Connection], Awaitable[None]], *, hot: bool
+    ) -> None:
+        self._address, self._check = address, check
+        self._settings = _LIMITS | (HOT if hot else {}) | {"application_name": f"tocsin {kind}"}
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._waiting = 0
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection outside a transaction: each statement is one for itself."""
+        await self._place()
+        try:
+            conn = await self._take()
+            good = False
+            try:
+                yield conn
+                good = True
+            except Exception as exc:
+                good = not is_outage(exc) or sqlstate(exc) in _STAYS
+                other = translated(exc, self._address.name)
+                if other is exc:
+                    raise
+                raise other from exc
+            finally:
+                self._give(conn, good)
+        finally:
+            self._places.release()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction, committed at the end, rolled back on any error."""
+        async with self.connection() as conn:
+            await conn.execute(self._begin())
+            try:
+                yield conn
+            except Exception as exc:
+                if not is_outage(exc):  # after one the connection is closed, which rolls back too
+                    await conn.execute("ROLLBACK")
+                raise
+            await conn.execute("COMMIT")
+
+    @property
+    def pooled(self) -> bool:
+        """Whether each statement must be in a transaction that made its own settings."""
+        return self._address.pooler
+
+    async def fetch(self, sql: str, *values: Any) -> list[Any]:
+        """The rows of one statement, which is a transaction for itself."""
+        if self.pooled:
+            async with self.transaction() as conn:
+                return list(await conn.fetch(sql, *values))
+        async with self.connection() as conn:
+            return list(await conn.fetch(sql, *values))
+
+    async def close(self) -> None:
+        """Close what is idle; what is out is closed when it comes back."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*(conn.close(timeout=CLOSE_S) for conn in idle), return_exceptions=True)
+
+    def _begin(self) -> str:
+        if not self.pooled:
+            return "BEGIN"
+        return "BEGIN" + "".join(f"; SET LOCAL {name} = '{value}'" for name, value in self._settings.items())
+
+    async def _place(self) -> None:
+        if self._waiting >= MOST_WAITING:
+            raise Overloaded(f"{self._waiting} requests wait for a connection already; try again in a second")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(PLACE_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Overloaded(f"all connections were in use for {PLACE_S:g} s; try again in a second") from None
+        finally:
+            self._waiting -= 1
+
+    async def _take(self) -> Connection:
+        if self._closed:
+            raise StoreUnavailable("the store is closed; ask again when the server is back")
+        while self._idle:
+            conn = self._idle.pop()
+            if not conn.is_closed():
+                return conn
+        try:
+            conn = await connect(self._address, self._settings)
+        except Exception as exc:
+            raise translated(exc, self._address.name) from exc
+        try:
+            await self._check(conn)
+        except BaseException as exc:
+            conn.terminate()
+            raise translated(exc, self._address.name) from exc
+        return conn
+
+    def _give(self, conn: Connection, good: bool) -> None:
+        if good and not self._closed and not conn.is_closed() and not conn.is_in_transaction():
+            self._idle.append(conn)
+        else:
+            conn.terminate()

@@ -1,0 +1,94 @@
+"""The databases of an installation: one for each shard, each with its three pools, found by partition or by job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tocsin.model.ids import is_job_id
+from tocsin.model.partition import partition_of
+from tocsin.store.postgres.connection import Address, Connection, Pool
+from tocsin.store.postgres.migrate import Identity, check_identity
+
+URGENT, BULK, READS = 4, 3, 4  # connections of one process to one database
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Database:
+    """One shard: `urgent` for what a worker or the clock waits for, `bulk` for what may wait a moment, `reads` for looks."""
+
+    def __init__(self, address: Address, identity: Identity) -> None:
+        async def check(conn: Connection) -> None:
+            await check_identity(conn, address, identity)
+
+        self.address, self.identity, self.shard = address, identity, identity.shard
+        self.urgent = Pool(address, "urgent", URGENT, check, hot=True)
+        self.bulk = Pool(address, "bulk", BULK, check, hot=True)
+        self.reads = Pool(address, "reads", READS, check, hot=False)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(self.urgent.close(), self.bulk.close(), self.reads.close())
+
+
+@dataclass(slots=True)
+class Databases:
+    """All of them, in the order of their partitions. The first is the home database, where the settings live."""
+
+    all: Sequence[Database]
+    partitions: int
+
+    @property
+    def home(self) -> Database:
+        """The home database."""
+        return self.all[0]
+
+    def of_partition(self, partition: int) -> Database:
+        """Where a partition lives."""
+        return next(one for one in self.all if one.identity.first <= partition <= one.identity.last)
+
+    def of_job(self, job_id: str) -> Database | None:
+        """Where a job lives; None if that is no job's ID."""
+        return self.of_partition(partition_of(job_id, self.partitions)) if is_job_id(job_id) else None
+
+    async def spread(
+        self,
+        items: Sequence[Item],
+        where: Callable[[Item], Database | None],
+        ask: Callable[[Database, list[Item]], Coroutine[Any, Any, list[Answer]]],
+        otherwise: Answer,
+    ) -> list[Answer]:
+        """Ask each database for its own items, all at once; the answers in the order of the items. `otherwise` answers for what
+        lives nowhere."""
+        places: dict[int, list[int]] = {}
+        for at, item in enumerate(items):
+            database = where(item)
+            if database is not None:
+                places.setdefault(database.shard, []).append(at)
+        answers = [otherwise] * len(items)
+        told = await gathered([ask(self.all[shard], [items[at] for at in mine]) for shard, mine in places.items()])
+        for mine, part in zip(places.values(), told, strict=True):
+            for at, answer in zip(mine, part, strict=True):
+                answers[at] = answer
+        return answers
+
+    async def each(self, ask: Callable[[Database], Coroutine[Any, Any, Answer]]) -> list[Answer]:
+        """Ask all databases at once."""
+        return await gathered([ask(database) for database in self.all])
+
+    async def close(self) -> None:
+        """Close all connections to all databases."""
+        await asyncio.gather(*(database.close() for database in self.all))
+
+
+async def gathered(asked: Sequence[Coroutine[Any, Any, Answer]]) -> list[Answer]:
+    """What these answer, in order. When one fails the others are waited for and its own error is raised, not a group of errors."""
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if not isinstance(answer, BaseException)]

@@ -1,0 +1,24 @@
+"""The SQL of this adapter, from the `.sql` files beside it.
+
+Values are bound as `$n`; lists come as arrays, one for each column, and become rows by `unnest`. Statements that write are driven
+by the rows they are given: each is found by the primary key, in the order of the arrays, which the caller has sorted by job. So
+two batches lock the rows that they share in the same order, and the plan is the same on an empty, a never analysed and a full
+table (`connection.HOT` takes the other plans away from the planner).
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from tocsin.store.blocks import blocks as read_blocks
+
+
+def blocks(file: str) -> dict[str, LiteralString]:
+    """The named blocks of `sql/<file>.sql`."""
+    assert __package__ is not None
+    return read_blocks(__package__, file)
+
+
+def block(file: str, name: str) -> LiteralString:
+    """One statement."""
+    return blocks(file)[name]

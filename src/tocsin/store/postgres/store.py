@@ -1,0 +1,72 @@
+"""An open store in PostgreSQL: its databases, its parts, and how they start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.clock import Clock, Entropy
+from tocsin.model.partition import check_partitions
+from tocsin.store.postgres.connection import Address
+from tocsin.store.postgres.databases import Database, Databases, gathered
+from tocsin.store.postgres.migrate import Identity, prepare_home, prepare_shard
+from tocsin.store.postgres.statements import block
+
+_PING = block("identity", "ping")
+_NOW = block("identity", "now")
+_OLDEST = block("identity", "oldest_snapshot")
+
+
+class PostgresStore:
+    """`Store` in one or more PostgreSQL databases. Made by `open_store`."""
+
+    def __init__(self, databases: Databases, clock: Clock) -> None:
+        self.databases, self._clock = databases, clock
+        self._closed = False
+
+    @property
+    def installation(self) -> str:
+        """Which installation this is, as all of its databases say."""
+        return self.databases.home.identity.installation
+
+    async def ping(self) -> None:
+        """Write something durable on every shard; raises StoreUnavailable."""
+        now = self._clock.now_ms()
+        await self.databases.each(lambda database: database.urgent.fetch(_PING, now))
+
+    async def now_ms(self) -> int:
+        """The clock of the home database's server."""
+        return int((await self.databases.home.urgent.fetch(_NOW))[0][0])
+
+    async def oldest_snapshot_s(self) -> float:
+        """How old the oldest open snapshot of any database is: while it stays open, rows that went are not cleared away."""
+        found = await self.databases.each(lambda database: database.reads.fetch(_OLDEST))
+        return max(float(rows[0][0]) for rows in found)
+
+    async def close(self) -> None:
+        """Let what is under way end, and let go of the databases."""
+        if self._closed:
+            return
+        self._closed = True
+        await self.databases.close()
+
+
+async def open_store(
+    dsn: str, clock: Clock, *, partitions: int = 64, entropy: Entropy, shards: Sequence[str] = ()
+) -> PostgresStore:
+    """Open the store whose home database is at `dsn`, making or migrating it; ConfigError, StoreCorrupt or StoreTooNew say what to
+    do. `shards` are further databases, taken into the map of a new store; after that the map in the store rules."""
+    check_partitions(partitions)
+    address = Address.of(dsn)
+    home, found = await prepare_home(
+        address,
+        partitions=partitions,
+        installation=entropy.bytes(16).hex(),
+        shards=shards,
+        now_ms=clock.now_ms(),
+    )
+    all_: list[tuple[Address, Identity]] = [(address, home)]
+    for one in found[1:]:
+        identity = Identity(home.installation, partitions, one.shard, one.first, one.last)
+        all_.append((Address.of(one.address), identity))
+    await gathered([prepare_shard(where, identity, clock.now_ms()) for where, identity in all_[1:]])
+    return PostgresStore(Databases([Database(*one) for one in all_], partitions), clock)

@@ -1,0 +1,104 @@
+"""Opening: migrations, identity, shards, and who is refused."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.conformance.yard import PARTITIONS
+from tests.servers.postgres import PostgresServer
+from tocsin.clock import ManualClock, SeededEntropy
+from tocsin.errors import ConfigError, StoreCorrupt, StoreTooNew
+from tocsin.store.postgres import PostgresStore, open_store
+
+
+async def test_a_store_is_alive_and_knows_its_servers_time(store: PostgresStore) -> None:
+    await store.ping()
+    assert abs(await store.now_ms() - time.time() * 1000) < 60_000
+
+
+async def test_the_number_of_partitions_is_chosen_once(dsn: str, clock: ManualClock) -> None:
+    with pytest.raises(ConfigError, match="made with 4 partitions and this program is configured for 8"):
+        await open_store(dsn, clock, partitions=8, entropy=SeededEntropy(1))
+
+
+async def test_of_two_that_migrate_at_once_the_second_finds_it_done(
+    postgres: PostgresServer, clock: ManualClock
+) -> None:
+    async with postgres.database(shards=2) as dsns:
+        opened = await asyncio.gather(
+            *(
+                open_store(dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(seed), shards=dsns[1:])
+                for seed in range(3)
+            )
+        )
+        assert len({store.installation for store in opened}) == 1
+        for store in opened:
+            await store.ping()
+            await store.close()
+
+
+async def test_the_map_in_the_store_rules(postgres: PostgresServer, clock: ManualClock) -> None:
+    async with postgres.database(shards=2) as dsns:
+        for shards in (dsns[1:], [], ["postgresql://nobody@127.0.0.1:1/nowhere"]):
+            store = await open_store(dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1), shards=shards)
+            assert [(one.identity.first, one.identity.last) for one in store.databases.all] == [(0, 1), (2, 3)]
+            await store.ping()
+            await store.close()
+
+
+async def test_a_shard_of_another_installation_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
+    async with postgres.database(shards=2) as mine, postgres.database(shards=2) as others:
+        for seed, dsns in enumerate((mine, others)):
+            store = await open_store(
+                dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(seed), shards=dsns[1:]
+            )
+            await store.close()
+        await postgres.execute(
+            f"UPDATE shards SET address = '{others[1]}' WHERE shard = 1", database=mine[0].rpartition("/")[2]
+        )
+        with pytest.raises(ConfigError, match="and not shard 1 of"):
+            await open_store(mine[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+async def test_a_changed_migration_and_a_newer_store_are_refused(
+    postgres: PostgresServer, dsn: str, clock: ManualClock
+) -> None:
+    database = dsn.rpartition("/")[2]
+    await postgres.execute("INSERT INTO migrations VALUES (9000, 'later', 'x', 0)", database=database)
+    store = await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+    await store.close()
+    await postgres.execute("UPDATE identity SET least_code = 9000", database=database)
+    with pytest.raises(StoreTooNew, match="start a newer version"):
+        await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+    await postgres.execute("UPDATE migrations SET checksum = 'x' WHERE number = 1", database=database)
+    with pytest.raises(StoreCorrupt, match="another text of migration 0001_start"):
+        await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+async def test_a_running_program_is_refused_by_a_store_that_became_too_new(
+    postgres: PostgresServer, dsn: str, store: PostgresStore
+) -> None:
+    await postgres.execute("UPDATE identity SET least_code = 9000", database=dsn.rpartition("/")[2])
+    with pytest.raises(StoreTooNew):
+        await store.ping()
+
+
+async def test_another_programs_database_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
+    async with postgres.database(shards=2) as (dsn, _):
+        await postgres.execute("CREATE TABLE jobs (id text)", database=dsn.rpartition("/")[2])
+        with pytest.raises(ConfigError, match="another program's tables"):
+            await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+@pytest.mark.parametrize(
+    "dsn", ["mysql://a/b", "postgresql://", "postgresql://h", "postgresql://h:1/x?sslmode=perhaps", "postgresql://[h/x"]
+)
+async def test_an_address_that_is_none_is_refused(dsn: str, clock: ManualClock) -> None:
+    with pytest.raises(ConfigError):
+        await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+async def test_a_database_that_is_not_there_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
+    with pytest.raises(ConfigError, match="correct its address, or create it"):
+        await open_store(postgres.dsn("nowhere"), clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
