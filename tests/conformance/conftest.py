@@ -1,6 +1,7 @@
-"""The adapters under test. A new one is added to `STORES`: how to open it in an empty place."""
+"""The adapters under test. A new one is added to `STORES`: how to open it in an empty place, and what to clear away afterwards."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,20 +9,47 @@ import pytest
 from tests.conformance.yard import PARTITIONS, START, Yard
 from tests.life.disk import Disk
 from tests.life.stepstore import StepStore
+from tests.servers.postgres import PostgresServer
 from tocsin.clock import Clock, ManualClock, SeededEntropy
+from tocsin.store import postgres, sqlite
 from tocsin.store.port import Store
-from tocsin.store.sqlite import open_store
+
+Opened = AbstractAsyncContextManager[Store]
 
 
-async def _sqlite(folder: Path, clock: Clock) -> Store:
-    return await open_store(folder / "store.db", clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+@asynccontextmanager
+async def _sqlite(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Store]:
+    folder: Path = request.getfixturevalue("tmp_path")
+    yield await sqlite.open_store(folder / "store.db", clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
 
 
-async def _steps(_: Path, clock: Clock) -> Store:
-    return StepStore(Disk(), clock, PARTITIONS)
+@asynccontextmanager
+async def _steps(_: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Store]:
+    yield StepStore(Disk(), clock, PARTITIONS)
 
 
-STORES: dict[str, Callable[[Path, Clock], Awaitable[Store]]] = {"sqlite": _sqlite, "single rows": _steps}
+@asynccontextmanager
+async def _postgres(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Store]:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    async with server.database(PARTITIONS) as (dsn,):
+        yield await postgres.open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+@asynccontextmanager
+async def _shards(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Store]:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    async with server.database(PARTITIONS, shards=2) as dsns:
+        yield await postgres.open_store(
+            dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1), shards=dsns[1:]
+        )
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest, Clock], Opened]] = {
+    "sqlite": _sqlite,
+    "single rows": _steps,
+    "postgresql": _postgres,
+    "postgresql, two shards": _shards,
+}
 
 
 @pytest.fixture
@@ -30,10 +58,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
-    opened = await STORES[request.param](tmp_path, clock)
-    yield opened
-    await opened.close()
+async def store(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Store]:
+    async with STORES[request.param](request, clock) as opened:
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture

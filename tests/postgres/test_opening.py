@@ -25,7 +25,7 @@ async def test_the_number_of_partitions_is_chosen_once(dsn: str, clock: ManualCl
 async def test_of_two_that_migrate_at_once_the_second_finds_it_done(
     postgres: PostgresServer, clock: ManualClock
 ) -> None:
-    async with postgres.database(shards=2) as dsns:
+    async with postgres.blank(2) as dsns:
         opened = await asyncio.gather(
             *(
                 open_store(dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(seed), shards=dsns[1:])
@@ -39,7 +39,7 @@ async def test_of_two_that_migrate_at_once_the_second_finds_it_done(
 
 
 async def test_the_map_in_the_store_rules(postgres: PostgresServer, clock: ManualClock) -> None:
-    async with postgres.database(shards=2) as dsns:
+    async with postgres.blank(2) as dsns:
         for shards in (dsns[1:], [], ["postgresql://nobody@127.0.0.1:1/nowhere"]):
             store = await open_store(dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1), shards=shards)
             assert [(one.identity.first, one.identity.last) for one in store.databases.all] == [(0, 1), (2, 3)]
@@ -48,7 +48,7 @@ async def test_the_map_in_the_store_rules(postgres: PostgresServer, clock: Manua
 
 
 async def test_a_shard_of_another_installation_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
-    async with postgres.database(shards=2) as mine, postgres.database(shards=2) as others:
+    async with postgres.blank(2) as mine, postgres.blank(2) as others:
         for seed, dsns in enumerate((mine, others)):
             store = await open_store(
                 dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(seed), shards=dsns[1:]
@@ -61,31 +61,27 @@ async def test_a_shard_of_another_installation_is_refused(postgres: PostgresServ
             await open_store(mine[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
 
 
-async def test_a_changed_migration_and_a_newer_store_are_refused(
-    postgres: PostgresServer, dsn: str, clock: ManualClock
-) -> None:
-    database = dsn.rpartition("/")[2]
-    await postgres.execute("INSERT INTO migrations VALUES (9000, 'later', 'x', 0)", database=database)
-    store = await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
-    await store.close()
-    await postgres.execute("UPDATE identity SET least_code = 9000", database=database)
-    with pytest.raises(StoreTooNew, match="start a newer version"):
-        await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
-    await postgres.execute("UPDATE migrations SET checksum = 'x' WHERE number = 1", database=database)
-    with pytest.raises(StoreCorrupt, match="another text of migration 0001_start"):
-        await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
-
-
-async def test_a_running_program_is_refused_by_a_store_that_became_too_new(
-    postgres: PostgresServer, dsn: str, store: PostgresStore
-) -> None:
-    await postgres.execute("UPDATE identity SET least_code = 9000", database=dsn.rpartition("/")[2])
-    with pytest.raises(StoreTooNew):
-        await store.ping()
+async def test_a_changed_migration_and_a_newer_store_are_refused(postgres: PostgresServer, clock: ManualClock) -> None:
+    async with postgres.blank() as (dsn,):
+        database = dsn.rpartition("/")[2]
+        store = await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+        await postgres.execute("INSERT INTO migrations VALUES (9000, 'later', 'x', 0)", database=database)
+        other = await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+        await other.ping()
+        await other.close()
+        await postgres.execute("UPDATE identity SET least_code = 9000", database=database)
+        with pytest.raises(StoreTooNew, match="start a newer version"):
+            await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+        with pytest.raises(StoreTooNew):  # one that runs already, at its first new connection
+            await store.ping()
+        await store.close()
+        await postgres.execute("UPDATE migrations SET checksum = 'x' WHERE number = 1", database=database)
+        with pytest.raises(StoreCorrupt, match="another text of migration 0001_start"):
+            await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
 
 
 async def test_another_programs_database_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
-    async with postgres.database(shards=2) as (dsn, _):
+    async with postgres.blank() as (dsn,):
         await postgres.execute("CREATE TABLE jobs (id text)", database=dsn.rpartition("/")[2])
         with pytest.raises(ConfigError, match="another program's tables"):
             await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))

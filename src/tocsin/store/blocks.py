@@ -24,7 +24,10 @@ def blocks(package: str, file: str) -> dict[str, LiteralString]:
     own = {parts[at]: _COMMENT.sub("", parts[at + 1]).strip().removesuffix(";") for at in range(1, len(parts), 2)}
 
     def included(found: re.Match[str]) -> str:
-        return own[found[2]] if found[1] == file else blocks(package, found[1])[found[2]]
+        return whole(own[found[2]]) if found[1] == file else blocks(package, found[1])[found[2]]
+
+    def whole(body: str) -> str:
+        return _INCLUDE.sub(included, body)
 
     # The files are part of the program: their text is as literal as one in the source.
-    return {name: _INCLUDE.sub(included, body) for name, body in own.items()}
+    return {name: whole(body) for name, body in own.items()}

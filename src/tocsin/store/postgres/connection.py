@@ -34,8 +34,13 @@ CLOSE_S = 2.0
 PLACE_S = 10.0
 MOST_WAITING = 1_000
 
-# The plans that hold on any table: by an index, driven by the rows that are given.
-HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
+# The plans that hold on any table, whatever the planner believes of it: by an index always, and then
+# - HASHED: rows that are found by `key = ANY($1)` meet those that are given in a hash table: both sides are bounded by the batch;
+# - LOOKED_UP: for each row that is given, one look into an index by the whole key.
+_ALWAYS = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_mergejoin": "off", "work_mem": "32MB"}
+HASHED = _ALWAYS | {"enable_nestloop": "off"}
+LOOKED_UP = _ALWAYS | {"enable_hashjoin": "off"}
+READING = {"enable_seqscan": "off"}
 _LIMITS = {
     "statement_timeout": str(STATEMENT_MS),
     "lock_timeout": str(LOCK_MS),
@@ -137,10 +142,16 @@ class Pool:
     """Up to `size` connections, made when they are wanted. `check` looks at each new one."""
 
     def __init__(
-        self, address: Address, kind: str, size: int, check: Callable[[Connection], Awaitable[None]], *, hot: bool
+        self,
+        address: Address,
+        kind: str,
+        size: int,
+        plans: dict[str, str],
+        check: Callable[[Connection], Awaitable[None]],
     ) -> None:
         self._address, self._check = address, check
-        self._settings = _LIMITS | (HOT if hot else {}) | {"application_name": f"tocsin {kind}"}
+        self._settings = _LIMITS | plans | {"application_name": f"tocsin {kind}"}
+        self.size = size
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._waiting = 0
@@ -168,30 +179,28 @@ class Pool:
             self._places.release()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction, committed at the end, rolled back on any error."""
-        async with self.connection() as conn:
-            await conn.execute(self._begin())
-            try:
-                yield conn
-            except Exception as exc:
-                if not is_outage(exc):  # after one the connection is closed, which rolls back too
-                    await conn.execute("ROLLBACK")
-                raise
-            await conn.execute("COMMIT")
+    async def transaction(self, conn: Connection) -> AsyncIterator[None]:
+        """A transaction on a connection of this pool: committed at the end, rolled back on any error."""
+        await conn.execute(self._begin())
+        try:
+            yield
+        except Exception as exc:
+            if not is_outage(exc):  # after one the connection is closed, which rolls back too
+                await conn.execute("ROLLBACK")
+            raise
+        await conn.execute("COMMIT")
 
-    @property
-    def pooled(self) -> bool:
-        """Whether each statement must be in a transaction that made its own settings."""
-        return self._address.pooler
+    async def ask(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
+        """The rows of one statement on a connection of this pool, as a transaction for itself."""
+        if not self._address.pooler:
+            return list(await conn.fetch(sql, *values))
+        async with self.transaction(conn):
+            return list(await conn.fetch(sql, *values))
 
     async def fetch(self, sql: str, *values: Any) -> list[Any]:
-        """The rows of one statement, which is a transaction for itself."""
-        if self.pooled:
-            async with self.transaction() as conn:
-                return list(await conn.fetch(sql, *values))
+        """The rows of one statement, on any connection."""
         async with self.connection() as conn:
-            return list(await conn.fetch(sql, *values))
+            return await self.ask(conn, sql, *values)
 
     async def close(self) -> None:
         """Close what is idle; what is out is closed when it comes back."""
@@ -200,7 +209,7 @@ class Pool:
         await asyncio.gather(*(conn.close(timeout=CLOSE_S) for conn in idle), return_exceptions=True)
 
     def _begin(self) -> str:
-        if not self.pooled:
+        if not self._address.pooler:
             return "BEGIN"
         return "BEGIN" + "".join(f"; SET LOCAL {name} = '{value}'" for name, value in self._settings.items())
 

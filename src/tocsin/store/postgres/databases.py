@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from tocsin.model.ids import is_job_id
 from tocsin.model.partition import partition_of
-from tocsin.store.postgres.connection import Address, Connection, Pool
+from tocsin.store.postgres.connection import HASHED, LOOKED_UP, READING, Address, Connection, Pool
+from tocsin.store.postgres.days import Days
 from tocsin.store.postgres.migrate import Identity, check_identity
+from tocsin.store.postgres.queues import Queues
 
 URGENT, BULK, READS = 4, 3, 4  # connections of one process to one database
 
@@ -19,16 +21,19 @@ Answer = TypeVar("Answer")
 
 
 class Database:
-    """One shard: `urgent` for what a worker or the clock waits for, `bulk` for what may wait a moment, `reads` for looks."""
+    """One shard: `urgent` for what a worker or the clock waits for, `bulk` for what may wait a moment, `reads` for looks; and what is
+    known to be in it."""
 
     def __init__(self, address: Address, identity: Identity) -> None:
         async def check(conn: Connection) -> None:
             await check_identity(conn, address, identity)
 
         self.address, self.identity, self.shard = address, identity, identity.shard
-        self.urgent = Pool(address, "urgent", URGENT, check, hot=True)
-        self.bulk = Pool(address, "bulk", BULK, check, hot=True)
-        self.reads = Pool(address, "reads", READS, check, hot=False)
+        self.urgent = Pool(address, "urgent", URGENT, HASHED, check)
+        self.bulk = Pool(address, "bulk", BULK, LOOKED_UP, check)
+        self.reads = Pool(address, "reads", READS, READING, check)
+        self.days = Days(self.bulk)
+        self.queues = Queues()
 
     async def close(self) -> None:
         """Close all connections."""

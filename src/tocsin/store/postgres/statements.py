@@ -1,9 +1,9 @@
 """The SQL of this adapter, from the `.sql` files beside it.
 
-Values are bound as `$n`; lists come as arrays, one for each column, and become rows by `unnest`. Statements that write are driven
-by the rows they are given: each is found by the primary key, in the order of the arrays, which the caller has sorted by job. So
-two batches lock the rows that they share in the same order, and the plan is the same on an empty, a never analysed and a full
-table (`connection.HOT` takes the other plans away from the planner).
+Values are bound as `$n`; lists come as arrays, one for each column, and become rows by `unnest`. A statement that writes finds its
+rows by `key = ANY($n)` or by whole keys, never by a condition on their contents: so its plan is the same on an empty, a never
+analysed and a full table (`connection.py` takes the other plans away). Arrays are sorted by job, so two batches lock the rows that
+they share in the same order.
 """
 
 from __future__ import annotations

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from tocsin.clock import Clock, Entropy
 from tocsin.model.partition import check_partitions
 from tocsin.store.postgres.connection import Address
 from tocsin.store.postgres.databases import Database, Databases, gathered
+from tocsin.store.postgres.group import Writers
+from tocsin.store.postgres.jobs import BULK, URGENT, PostgresJobs
 from tocsin.store.postgres.migrate import Identity, prepare_home, prepare_shard
+from tocsin.store.postgres.rows import Unreadable
 from tocsin.store.postgres.statements import block
 
 _PING = block("identity", "ping")
@@ -21,6 +25,9 @@ class PostgresStore:
 
     def __init__(self, databases: Databases, clock: Clock) -> None:
         self.databases, self._clock = databases, clock
+        self._writers = [Writers(one, clock, databases.partitions, URGENT, BULK) for one in databases.all]
+        unreadable = Unreadable()
+        self.jobs = PostgresJobs(databases, self._writers, clock, unreadable)
         self._closed = False
 
     @property
@@ -47,6 +54,7 @@ class PostgresStore:
         if self._closed:
             return
         self._closed = True
+        await asyncio.gather(*(one.close() for one in self._writers))
         await self.databases.close()
 
 
