@@ -124,6 +124,7 @@ async def _contents(conn: Connection, now: int) -> Contents:
     return Contents(
         version=row["version"],
         newest=newest,
+        least_code=row["least_code"],
         installation=row["installation"],
         partitions=row["partitions"],
         shards=tuple(shards),

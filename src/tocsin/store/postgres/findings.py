@@ -19,6 +19,7 @@ TRANSACTION_NOTE_S, TRANSACTION_PROBLEM_S = 300, 3_600
 # The server refuses all writes 3 million transactions before it would run out of 2^31 of them.
 XID_NOTE, XID_PROBLEM = 500_000_000, 1_200_000_000
 DAYS_AHEAD = 3
+LARGEST = 3
 _LOCAL_COMMIT = frozenset({"local", "off"})
 
 
@@ -104,10 +105,12 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What stands in the database. `version` is the last migration that was made (0: it is not a store yet)."""
+    """What stands in the database. `version` is the last migration that was made (0: it is not a store yet), `newest` the last
+    that this program knows, `least_code` what it must know at least."""
 
     version: int
     newest: int
+    least_code: int = 1
     installation: str | None = None
     partitions: int | None = None
     shards: tuple[Shard, ...] = ()
@@ -193,7 +196,9 @@ def _durability(server: Server) -> Finding:
         return Finding("durability", "problem", found, "set synchronous_commit = on, fsync = on, full_page_writes = on")
     if server.promise is Promise.MACHINE:
         if server.synchronous_commit == "remote_write":
-            return Finding("durability", "note", found, "lost with both machines at once; synchronous_commit = on is safer")
+            return Finding(
+                "durability", "note", found, "lost with both machines at once; synchronous_commit = on is safer"
+            )
         return Finding("durability", "ok", found)
     if server.synchronous_standby_names == "":
         return Finding("durability", "ok", found, "to survive the loss of the machine, set up a synchronous standby")
@@ -245,7 +250,9 @@ def _vacuum(server: Server) -> Finding:
 
 
 def _connections(server: Server, connections: int) -> Finding:
-    found = f"{server.in_use} of {server.max_connections} connections are in use, a process of Tocsin opens {connections}"
+    found = (
+        f"{server.in_use} of {server.max_connections} connections are in use, a process of Tocsin opens {connections}"
+    )
     free = server.max_connections - server.in_use
     if server.max_connections < connections:
         return Finding("connections", "problem", found, "raise max_connections, or put PgBouncer in between")
@@ -277,9 +284,12 @@ def of_contents(contents: Contents) -> Iterator[Finding]:
     if contents.version < contents.newest:
         do = "tocsin migrate, or a start, brings it up"
         yield Finding("schema", "note", f"{found}, this program has {contents.newest}", do)
-    elif contents.version > contents.newest:
+    elif contents.least_code > contents.newest:
         do = "run the newer version of Tocsin that migrated it"
-        yield Finding("schema", "problem", f"{found}, this program knows only {contents.newest}", do)
+        yield Finding("schema", "problem", f"{found}, this program knows only {contents.newest} and is refused", do)
+    elif contents.version > contents.newest:
+        do = "go on with the rolling upgrade: newer processes have been here"
+        yield Finding("schema", "note", f"{found}, this program knows {contents.newest}", do)
     else:
         yield Finding("schema", "ok", found)
     if contents.installation is None:
@@ -291,6 +301,9 @@ def of_contents(contents: Contents) -> Iterator[Finding]:
         yield Finding(
             "identity", "ok", f"installation {contents.installation}, {contents.partitions} partitions{shards}"
         )
+    largest = ", ".join(f"{table.name} {table.size / MIB:,.1f} MiB" for table in contents.tables[:LARGEST])
+    if largest:
+        yield Finding("tables", "ok", f"the largest: {largest}")
     yield from _days(contents)
 
 

@@ -21,9 +21,13 @@ SELECT
     (
         SELECT extract(epoch FROM clock_timestamp() - min(xact_start))::float8
         FROM pg_stat_activity
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
     ) AS transaction_age_s,
-    (SELECT extract(epoch FROM clock_timestamp() - min(prepared))::float8 FROM pg_prepared_xacts) AS prepared_age_s,
+    (
+        SELECT extract(epoch FROM clock_timestamp() - min(prepared))::float8
+        FROM pg_prepared_xacts
+        WHERE database = current_database()
+    ) AS prepared_age_s,
     (SELECT age(datfrozenxid) FROM pg_database WHERE datname = current_database()) AS xid_age,
     pg_database_size(current_database()) AS size,
     pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_all;
@@ -36,9 +40,9 @@ ORDER BY application_name, pid;
 
 -- name: contents
 -- Whose the database is; NULL where nothing says so.
-SELECT i.installation, i.partitions, (SELECT coalesce(max(number), 0) FROM migrations) AS version
+SELECT i.installation, i.partitions, coalesce(i.least_code, 1) AS least_code, (SELECT coalesce(max(number), 0) FROM migrations) AS version
 FROM (SELECT 1) AS one
-LEFT JOIN identity AS i ON i.only;
+LEFT JOIN identity AS i ON i.one;
 
 -- name: tables
 -- Each table with its indexes, a divided one with all its parts; the largest first. `rows` is the estimate of the last analysis.
@@ -47,7 +51,7 @@ SELECT coalesce(whole.relname, c.relname) AS name, sum(pg_total_relation_size(c.
 FROM pg_class AS c
 LEFT JOIN pg_inherits AS part ON part.inhrelid = c.oid
 LEFT JOIN pg_class AS whole ON whole.oid = part.inhparent
-WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
 GROUP BY 1
 ORDER BY 2 DESC, 1;
 
