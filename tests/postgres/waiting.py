@@ -26,12 +26,9 @@ async def until(look: Callable[[], Awaitable[T]], what: str, within_s: float = 2
 
 
 async def locked_out(conn: asyncpg.Connection, count: int) -> None:
-    """Wait until so many sessions of this database wait for a lock."""
+    """Wait until so many sessions of the server wait for a lock. (Inside a transaction pg_stat_activity shows only what was.)"""
 
     async def look() -> bool:
-        waiting = await conn.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(waiting == count)
+        return bool(await conn.fetchval("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted") == count)
 
     await until(look, f"{count} sessions that wait for a lock", within_s=3.0)

@@ -209,7 +209,8 @@ CREATE TABLE keys (
 CREATE INDEX keys_by_expiry ON keys (expires_at, tenant, hash);
 
 -- Schedules, what was asked of them, their skips, and every job that they made, unfinished or finished: the list of a schedule's
--- jobs and the proof that one exists. A schedule's number is a function of its ID (store/numbers.py).
+-- jobs and the proof that one exists. A schedule's number is a function of its ID (store/numbers.py). `spec` and `state` are texts
+-- of others' making that may hold any character, also the one that no text of PostgreSQL may (NUL): so they are kept as UTF-8.
 
 CREATE TABLE schedules (
     number    bigint   NOT NULL PRIMARY KEY,
@@ -222,7 +223,7 @@ CREATE TABLE schedules (
     status    smallint NOT NULL CONSTRAINT schedule_status_is_known CHECK (status BETWEEN 1 AND 4),
     look_at   bigint,
     spec_crc  bigint   NOT NULL,
-    state     text     NOT NULL,
+    state     bytea    NOT NULL,
     CONSTRAINT schedules_names UNIQUE (tenant, name)
 ) WITH (
     fillfactor = 60,
@@ -237,7 +238,7 @@ CREATE INDEX schedules_of_tenant ON schedules (tenant, status, id);
 
 CREATE TABLE specs (
     schedule bigint NOT NULL PRIMARY KEY,
-    spec     text   NOT NULL
+    spec     bytea  NOT NULL
 );
 
 CREATE TABLE skips (

@@ -16,7 +16,7 @@ SET revision = told.revision, serial = s.serial + 1, status = told.status, look_
     state = told.state
 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bytea[])
     AS told (number, serial, revision, status, look_at, spec_crc, state)
-WHERE s.number = told.number AND s.serial = told.serial
+WHERE s.number = ANY ($1) AND s.number = told.number AND s.serial = told.serial
 RETURNING s.number;
 
 -- name: add
@@ -37,34 +37,56 @@ SELECT schedule, spec FROM unnest($1::bigint[], $2::bytea[]) AS told (schedule, 
 ON CONFLICT (schedule) DO UPDATE SET spec = excluded.spec;
 
 -- name: delete
--- $1 numbers, $2 serials as they were read; the schedules with their specs and skips
-WITH gone AS (
-    DELETE FROM schedules AS s
-    USING unnest($1::bigint[], $2::bigint[]) AS told (number, serial)
-    WHERE s.number = told.number AND s.serial = told.serial
-    RETURNING s.number
-), specs_gone AS (
-    DELETE FROM specs AS p USING gone WHERE p.schedule = gone.number
-), skips_gone AS (
-    DELETE FROM skips AS k USING gone WHERE k.schedule = gone.number
+-- $1 numbers, $2 serials as they were read (urgent)
+DELETE FROM schedules AS s
+USING unnest($1::bigint[], $2::bigint[]) AS told (number, serial)
+WHERE s.number = ANY ($1) AND s.number = told.number AND s.serial = told.serial
+RETURNING s.number;
+
+-- name: delete_rest
+-- $1 numbers of schedules that were just deleted. A statement of its own: it sees the skips of those that `delete` has waited for.
+WITH specs_gone AS (
+    DELETE FROM specs WHERE schedule = ANY ($1::bigint[])
 )
-SELECT number FROM gone;
+DELETE FROM skips WHERE schedule = ANY ($1::bigint[]);
+
+-- name: make_jobs
+-- New jobs with their timers, as arrays (see create.sql); $1 is now. A job that its schedule made before, wherever it is by now, is
+-- listed in `occurrences`, and then nothing of it is written (urgent).
+WITH {{create.rows}},
+listed AS (
+    INSERT INTO occurrences (schedule, job)
+    SELECT schedule, id FROM new
+    ON CONFLICT DO NOTHING
+    RETURNING job
+),
+fresh AS MATERIALIZED (
+    SELECT new.* FROM new JOIN listed ON listed.job = new.id
+),
+timed AS (
+    INSERT INTO timers (partition, kind, bucket, lane, tenant, time, job, version)
+    SELECT partition, 0, greatest(due_at, $1) / 60000, lane, tenant, due_at, id, 1 FROM fresh
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO jobs ({{create.columns}})
+SELECT {{create.values}}
+FROM fresh;
 
 -- name: row
 s.id, s.tenant, s.name, s.revision, s.serial, s.status, s.look_at, p.spec, s.state
 
 -- name: get
--- $1 numbers; those that are there
+-- $1 numbers; those that are there (urgent)
 SELECT {{schedules.row}}
-FROM unnest($1::bigint[]) AS asked (number)
-JOIN schedules AS s ON s.number = asked.number
-LEFT JOIN specs AS p ON p.schedule = s.number;
+FROM schedules AS s
+LEFT JOIN specs AS p ON p.schedule = s.number AND p.schedule = ANY ($1)
+WHERE s.number = ANY ($1::bigint[]);
 
 -- name: named
 -- $1 tenant, $2 names; those that are there, by schedules_names
 SELECT {{schedules.row}}
 FROM unnest($2::text[]) AS asked (name)
-JOIN schedules AS s ON s.tenant = $1 AND s.name = asked.name
+CROSS JOIN LATERAL (SELECT * FROM schedules AS one WHERE one.tenant = $1 AND one.name = asked.name LIMIT 1) AS s
 LEFT JOIN specs AS p ON p.schedule = s.number;
 
 -- name: of_tenant
@@ -119,14 +141,13 @@ SELECT (
         JOIN schedules AS s ON s.partition = asked.partition
         WHERE s.look_at >= minute.first AND s.look_at < minute.first + 60000
         LIMIT $3
-    ) AS some
+    ) AS counted
 )
 FROM unnest($2::bigint[]) WITH ORDINALITY AS minute (first, place)
 ORDER BY minute.place;
 
 -- name: unfinished
--- $1 schedules, $2 statuses: their jobs in these, by jobs_of_schedules
-SELECT j.id
-FROM unnest($1::bigint[]) AS asked (schedule)
-JOIN jobs AS j ON j.schedule = asked.schedule
-WHERE j.finished_at IS NULL AND j.status = ANY ($2::smallint[]);
+-- $1 schedules, $2 statuses: their jobs in these, by jobs_of_schedules (urgent)
+SELECT id
+FROM jobs
+WHERE schedule = ANY ($1::bigint[]) AND finished_at IS NULL AND status = ANY ($2::smallint[]);

@@ -1,4 +1,4 @@
--- Skips (occurrences.py, schedulereads.py), by the primary key (schedule, first, reason).
+-- Skips (skips.py, schedulereads.py), by the primary key (schedule, first, reason).
 
 -- name: standing
 -- $1 schedules. Which of them there are; none is deleted before this transaction ends, so no skip outlives its schedule.
@@ -13,15 +13,6 @@ FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], 
     AS told (schedule, first, reason, last, count, recorded_at, detail)
 ON CONFLICT (schedule, first, reason) DO UPDATE SET last = excluded.last, count = excluded.count,
     recorded_at = excluded.recorded_at, detail = excluded.detail;
-
--- name: put_expired
--- As `put`, but what is written already and goes as far stays.
-INSERT INTO skips (schedule, first, reason, last, count, recorded_at, detail)
-SELECT schedule, first, 'expired', first, 1, $3, NULL
-FROM unnest($1::bigint[], $2::bigint[]) AS told (schedule, first)
-ON CONFLICT (schedule, first, reason) DO UPDATE SET last = excluded.last, count = excluded.count,
-    recorded_at = excluded.recorded_at, detail = excluded.detail
-    WHERE excluded.last >= skips.last;
 
 -- name: page
 -- $1 schedule, $2 $3 below this first and reason, $4 limit; newest first
