@@ -38,7 +38,7 @@ class Yard:
     """A store with a clock, and short ways to jobs in every state."""
 
     def __init__(self, store: Store, clock: ManualClock) -> None:
-        self.store, self.jobs, self.schedules, self.clock = store, store.jobs, getattr(store, "schedules", None), clock
+        self.store, self.jobs, self.schedules, self.clock = store, store.jobs, store.schedules, clock
         self.entropy = SeededEntropy(7)
 
     @property

@@ -49,7 +49,7 @@ def wrong(findings: Any) -> list[tuple[str, str]]:
 
 
 def test_a_sound_server_has_nothing_to_be_done() -> None:
-    assert wrong(of_server(SOUND, 20)) == []
+    assert wrong(of_server(SOUND, "db/tocsin", 20)) == []
     assert SOUND.promise is Promise.PROCESS
 
 
@@ -57,7 +57,7 @@ def test_a_sound_server_has_nothing_to_be_done() -> None:
 def test_with_a_standby_that_is_waited_for_jobs_survive_the_machine(commit: str) -> None:
     server = replace(SOUND, synchronous_standby_names="ANY 1 (b, c)", standbys=WAITED_FOR, synchronous_commit=commit)
     assert server.promise is Promise.MACHINE
-    assert wrong(of_server(server, 20)) == ([("durability", "note")] if commit == "remote_write" else [])
+    assert wrong(of_server(server, "db/tocsin", 20)) == ([("durability", "note")] if commit == "remote_write" else [])
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_with_a_standby_that_is_waited_for_jobs_survive_the_machine(commit: str)
 def test_a_standby_that_nobody_waits_for_makes_no_promise(changes: dict[str, Any]) -> None:
     server = replace(SOUND, synchronous_standby_names="b", **{"standbys": WAITED_FOR, **changes})
     assert server.promise is Promise.PROCESS
-    assert wrong(of_server(server, 20)) == [("durability", "problem")]
+    assert wrong(of_server(server, "db/tocsin", 20)) == [("durability", "problem")]
 
 
 def test_who_may_not_see_the_standbys_is_told_so() -> None:
     server = replace(SOUND, synchronous_standby_names="b", sees_all=False)
-    assert wrong(of_server(server, 20)) == [("durability", "note")]
+    assert wrong(of_server(server, "db/tocsin", 20)) == [("durability", "note")]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_who_may_not_see_the_standbys_is_told_so() -> None:
 )
 def test_each_fault_is_named(changes: dict[str, Any], checks: list[tuple[str, str]]) -> None:
     server = replace(SOUND, **changes)
-    assert wrong(of_server(server, 20)) == checks
+    assert wrong(of_server(server, "db/tocsin", 20)) == checks
     loses = not server.fsync or not server.full_page_writes or server.synchronous_commit == "off"
     assert (server.promise is Promise.NOTHING) == loses
 

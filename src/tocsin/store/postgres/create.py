@@ -55,7 +55,7 @@ async def _create(work: Work, jobs: Sequence[NewJob]) -> list[Created]:
 
 
 async def _quick(work: Work, jobs: Sequence[NewJob]) -> None:
-    rows = sorted((_row(work, job) for job in jobs), key=lambda row: row[0])
+    rows = sorted((job_row(work, job) for job in jobs), key=lambda row: row[0])
     least = min(made_at_ms(job.job_id) for job in jobs) - _SLACK_MS
     await work.fetch(_QUICK, work.now, *columns(rows, 15), least, *columns(key_rows(work, jobs), 5))
 
@@ -76,7 +76,7 @@ async def insert_new(work: Work, jobs: Sequence[NewJob]) -> set[str]:
         new = {job_id: job for job_id, job in new.items() if job.schedule_id is None or job_id in fresh}
     if not new:
         return set()
-    rows = [_row(work, new[job_id]) for job_id in sorted(new)]
+    rows = [job_row(work, new[job_id]) for job_id in sorted(new)]
     made = {row[0] for row in await work.fetch(_CAREFUL, work.now, *columns(rows, 15))}
     timers = sorted(
         (partition_of(job_id, work.partitions), job.line.lane, job.line.tenant, job.fire_at, job_id, 1)
@@ -87,7 +87,8 @@ async def insert_new(work: Work, jobs: Sequence[NewJob]) -> set[str]:
     return made
 
 
-def _row(work: Work, job: NewJob) -> tuple[Any, ...]:
+def job_row(work: Work, job: NewJob) -> tuple[Any, ...]:
+    """The columns of `create.rows`."""
     return (
         job.job_id,
         *job.line,

@@ -70,7 +70,7 @@ async def examine(dsn: str, clock: Clock) -> Examination:
     try:
         server = await _looked("server", findings, conn, _server)
         if server is not None:
-            findings += of_server(server, URGENT + BULK + READS)
+            findings += of_server(server, address.name, URGENT + BULK + READS)
         offset = await _looked("store clock", findings, conn, lambda each: _offset(each, clock))
         if offset is not None:
             findings.append(of_clock(offset))

@@ -128,9 +128,9 @@ class Finding:
     do: str = ""
 
 
-def of_server(server: Server, connections: int) -> Iterator[Finding]:
-    """Judge the server; `connections` is how many one process of ours may open."""
-    yield _version(server)
+def of_server(server: Server, name: str, connections: int) -> Iterator[Finding]:
+    """Judge the server; `name` says where it is, `connections` how many one process of ours may open."""
+    yield _version(server, name)
     yield from _writable(server)
     yield from _flushes(server)
     yield _durability(server)
@@ -140,9 +140,9 @@ def of_server(server: Server, connections: int) -> Iterator[Finding]:
     yield Finding("size", "ok", f"the database takes {server.size / MIB:,.1f} MiB")
 
 
-def _version(server: Server) -> Finding:
+def _version(server: Server, name: str) -> Finding:
     major, minor = divmod(server.version, 10_000)
-    found = f"PostgreSQL {major}.{minor}"
+    found = f"PostgreSQL {major}.{minor} at {name}"
     if major < OLDEST_SERVER:
         return Finding("server", "problem", found, f"upgrade it: Tocsin needs PostgreSQL {OLDEST_SERVER} or later")
     if major > NEWEST_SERVER:

@@ -13,6 +13,8 @@ from tocsin.store.postgres.group import Writers
 from tocsin.store.postgres.jobs import BULK, URGENT, PostgresJobs
 from tocsin.store.postgres.migrate import Identity, prepare_home, prepare_shard
 from tocsin.store.postgres.rows import Unreadable
+from tocsin.store.postgres.schedules import MOVE, SKIP, PostgresSchedules
+from tocsin.store.postgres.settings import PostgresSettings
 from tocsin.store.postgres.statements import block
 
 _PING = block("identity", "ping")
@@ -25,9 +27,13 @@ class PostgresStore:
 
     def __init__(self, databases: Databases, clock: Clock) -> None:
         self.databases, self._clock = databases, clock
-        self._writers = [Writers(one, clock, databases.partitions, URGENT, BULK) for one in databases.all]
+        self._writers = [
+            Writers(one, clock, databases.partitions, (*URGENT, MOVE, SKIP), BULK) for one in databases.all
+        ]
         unreadable = Unreadable()
         self.jobs = PostgresJobs(databases, self._writers, clock, unreadable)
+        self.schedules = PostgresSchedules(databases, self._writers, self.jobs, unreadable)
+        self.settings = PostgresSettings(databases, unreadable)
         self._closed = False
 
     @property

@@ -23,7 +23,8 @@ RETURNING id;
 
 -- name: skip_expired
 -- $1 now, $2 IDs, $3 versions or NULL for any, $4 due times or NULL for any, $5 statuses. What a schedule made becomes a skip of it; a longer
--- one stays. A backfill's is none: its occurrence had its turn (urgent)
+-- one stays. A backfill's is none: its occurrence had its turn. A schedule that is held cannot be deleted before this is committed, so no
+-- skip outlives it (urgent)
 WITH gone AS (
     DELETE FROM jobs AS j
     USING unnest($2::text[], $3::bigint[], $4::bigint[]) AS asked (id, version, due_at)
@@ -38,7 +39,10 @@ skipped AS (
         SELECT schedule, (doc::json ->> 'occurrence_at')::bigint AS occurrence
         FROM gone
         WHERE schedule = ANY (ARRAY (
-                SELECT number FROM schedules WHERE number = ANY (ARRAY (SELECT schedule FROM gone WHERE schedule IS NOT NULL))
+                SELECT number
+                FROM schedules
+                WHERE number = ANY (ARRAY (SELECT schedule FROM gone WHERE schedule IS NOT NULL))
+                FOR KEY SHARE
             ))
             AND doc::json ->> 'origin' = 'schedule'
     ) AS at
