@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
@@ -12,12 +10,14 @@ import pytest
 
 from tests.conformance.yard import PARTITIONS
 from tests.postgres.waiting import until
-from tests.servers.postgres import USER, PostgresServer, find_binaries
+from tests.servers.postgres import QUICK, USER, PostgresServer, find_binaries
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import ConfigError, StoreUnavailable
 from tocsin.store.postgres import open_store
 from tocsin.store.postgres.examine import Examination, examine
 from tocsin.store.postgres.findings import Promise, Standby
+
+DAY_S = 86_400
 
 
 @pytest.fixture
@@ -45,34 +45,45 @@ async def test_a_server_that_is_set_to_lose_everything_is_told_so_loudly(dsn: st
     assert wrong <= {"fsync", "full_page_writes", "durability", "autovacuum", "days ahead"}
 
 
-async def test_a_store_is_known_by_what_it_says_of_itself(
-    postgres: PostgresServer, dsn: str, clock: ManualClock
-) -> None:
-    contents = (await examine(dsn, clock)).contents
-    assert contents is not None
-    assert contents.version == contents.newest > 0
-    assert (contents.installation, contents.partitions) == (SeededEntropy(PARTITIONS).bytes(16).hex(), PARTITIONS)
-    assert [(shard.first, shard.last) for shard in contents.shards] == [(0, PARTITIONS - 1)]
-    assert {"jobs", "timers", "finished", "schedules"} <= {table.name for table in contents.tables}
-    async with postgres.database(shards=2) as dsns:
+async def test_a_store_is_known_by_what_it_says_of_itself(postgres: PostgresServer, clock: ManualClock) -> None:
+    async with postgres.blank(2) as dsns:
         store = await open_store(dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(2), shards=dsns[1:])
         await store.close()
         home, other = [(await examine(each, clock)).contents for each in dsns]
     assert home is not None
     assert other is not None
-    assert ([shard.first for shard in home.shards], other.shards) == ([0, 2], ())
-    assert home.installation == other.installation
+    assert home.version == home.newest > 0
+    assert (home.installation, home.partitions) == (SeededEntropy(2).bytes(16).hex(), PARTITIONS)
+    assert (other.installation, other.partitions) == (home.installation, home.partitions)
+    assert [(shard.first, shard.last) for shard in home.shards] == [(0, 1), (2, 3)]
+    assert other.shards == ()
+    assert {"jobs", "timers", "finished", "schedules"} <= {table.name for table in home.tables}
+
+
+async def test_it_is_known_for_how_many_days_there_are_tables(postgres: PostgresServer, clock: ManualClock) -> None:
+    async def seen(dsn: str) -> tuple[int | None, str]:
+        found = await examine(dsn, clock)
+        assert found.contents is not None
+        return found.contents.days_ahead, states(found)["days ahead"]
+
+    async with postgres.blank() as (dsn,):
+        store = await open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+        await store.databases.home.days.ahead(clock.now_ms())
+        await store.close()
+        assert await seen(dsn) == (7, "ok")
+        clock.advance(5 * DAY_S)
+        assert await seen(dsn) == (2, "problem")
+        clock.advance(3 * DAY_S)
+        assert await seen(dsn) == (-1, "problem")
 
 
 async def test_a_database_that_is_no_store_yet_stays_none(postgres: PostgresServer, clock: ManualClock) -> None:
-    async with postgres.database(shards=2) as (dsn, _):
+    async with postgres.blank() as (dsn,):
         found = await examine(dsn, clock)
         assert found.contents is not None
         assert (found.contents.version, states(found)["schema"]) == (0, "note")
-        rows = await postgres.execute(
-            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", database=name_of(dsn)
-        )
-        assert rows[0][0] == 0
+        tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        assert (await postgres.execute(tables, database=name_of(dsn)))[0][0] == 0
 
 
 @pytest.mark.parametrize(("step_s", "state"), [(0.0, "ok"), (-5.0, "problem"), (5.0, "problem")])
@@ -125,23 +136,26 @@ async def test_an_address_where_nobody_answers_and_one_that_is_none(clock: Manua
         await examine("mysql://nobody@127.0.0.1/nowhere", clock)
 
 
-async def test_a_standby_that_commits_wait_for_is_seen_and_missed(
-    postgres: PostgresServer, dsn: str, clock: ManualClock, tmp_path: Path
-) -> None:
-    async with waiting_for(postgres, "copy"):
+async def test_a_standby_that_commits_wait_for_is_seen_and_missed(clock: ManualClock, tmp_path: Path) -> None:
+    program = receive_wal()
+    server = PostgresServer(
+        QUICK | {"wal_level": "replica", "max_wal_senders": "2", "synchronous_standby_names": "copy"}
+    )
+    try:
+        dsn = server.start().dsn()
         found = await examine(dsn, clock)
         assert found.server is not None
         assert (found.server.synchronous_standby_names, found.server.standbys) == ("copy", ())
         receiver = await asyncio.create_subprocess_exec(
-            receive_wal(),
-            *("--synchronous", "--no-loop", "-D", tmp_path, "-d", f"{postgres.dsn()}?application_name=copy"),
-            stderr=asyncio.subprocess.DEVNULL,
+            program, "--synchronous", "--no-loop", "-D", tmp_path, "-d", f"{dsn}?application_name=copy"
         )
         try:
             standbys = await until(lambda: standbys_of(dsn, clock), "the receiver of the log")
         finally:
             receiver.kill()
             await receiver.wait()
+    finally:
+        server.remove()
     assert standbys == (Standby(name="copy", sync_state="sync"),)
 
 
@@ -158,21 +172,6 @@ def receive_wal() -> Path:
     if not program.exists():
         pytest.skip(f"NO pg_receivewal in {program.parent}")
     return program
-
-
-@asynccontextmanager
-async def waiting_for(postgres: PostgresServer, standby: str) -> AsyncIterator[None]:
-    """Let the server wait for a standby; no commit hangs, since these servers' commits wait for nothing at all."""
-
-    async def told() -> bool:
-        return bool((await postgres.execute("SHOW synchronous_standby_names"))[0][0] == standby)
-
-    await postgres.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'", "SELECT pg_reload_conf()")
-    try:
-        await until(told, "the server to read its configuration")
-        yield
-    finally:
-        await postgres.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 
 def name_of(dsn: str) -> str:
