@@ -39,6 +39,7 @@ QUICK = {
     "shared_buffers": "64MB",
     "max_connections": "200",
     "autovacuum": "off",
+    "deadlock_timeout": "300ms",
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
@@ -122,7 +123,7 @@ class PostgresServer:
                 **self._as_user(),
             )
         until = time.monotonic() + STARTS_WITHIN_S
-        while "ready" not in _status(data):
+        while "ready" not in _status(data, self._process.pid):
             if self._process.poll() is not None or time.monotonic() > until:
                 self.kill()
                 raise AssertionError(f"the server did not start: {self.log()}")
@@ -234,13 +235,13 @@ class PostgresServer:
                 continue  # it has ended meanwhile
 
 
-def _status(data: Path) -> str:
-    """The state that the server notes down in its lock file."""
+def _status(data: Path, pid: int) -> str:
+    """The state that the server of that process notes down in its lock file."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except OSError:
         return ""
-    return lines[7] if len(lines) > 7 else ""
+    return lines[7] if len(lines) > 7 and lines[0] == str(pid) else ""
 
 
 def _free_port() -> int:

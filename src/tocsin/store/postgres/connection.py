@@ -46,6 +46,8 @@ _LIMITS = {
     "lock_timeout": str(LOCK_MS),
     "idle_in_transaction_session_timeout": str(IDLE_MS),
     "jit": "off",
+    # A plan that was kept is of the tables as they were: of a day's that was empty at midnight, for one.
+    "plan_cache_mode": "force_custom_plan",
 }
 
 # What PostgreSQL says when it cannot do anything at the moment, whatever it is asked (appendix A of its manual).
@@ -235,13 +237,20 @@ class Pool:
         try:
             conn = await connect(self._address, self._settings)
         except Exception as exc:
-            raise translated(exc, self._address.name) from exc
+            raise self._unusable(exc) from exc
         try:
             await self._check(conn)
         except BaseException as exc:
             conn.terminate()
-            raise translated(exc, self._address.name) from exc
+            raise self._unusable(exc) from exc
         return conn
+
+    def _unusable(self, exc: BaseException) -> BaseException:
+        """What an error means that came before anything was asked: never that what will be asked is wrong."""
+        other = translated(exc, self._address.name)
+        if isinstance(other, asyncpg.PostgresError | ValueError):
+            return StoreUnavailable(f"the database {self._address.name} does not take us ({_said(exc)}); ask again")
+        return other
 
     def _give(self, conn: Connection, good: bool) -> None:
         if good and not self._closed and not conn.is_closed() and not conn.is_in_transaction():

@@ -15,7 +15,7 @@ from tocsin.model.partition import partition_of
 from tocsin.store import codes
 from tocsin.store.port import AttemptRecord, Change, Success
 from tocsin.store.postgres.group import Work
-from tocsin.store.postgres.rows import Look, columns, ended_row, live_row, looks_of
+from tocsin.store.postgres.rows import Look, columns, ended_row, live_row, looks_of, storable
 from tocsin.store.postgres.statements import block
 from tocsin.wire import Status
 
@@ -132,7 +132,7 @@ def _attempt_row(job_id: str, record: AttemptRecord) -> tuple[Any, ...]:
         record.claimed_at,
         record.finished_at,
         codes.OUTCOME_CODE[record.outcome],
-        record.error,
+        storable(record.error),
         record.due_at,
         record.status_code,
         record.response,

@@ -136,7 +136,7 @@ def live_row(job: JobState, doc: str | None) -> tuple[Any, ...]:
         job.releases,
         job.finished_at,
         _outcome(job),
-        job.last_error,
+        storable(job.last_error),
         job.progress,
         _schedule(job),
         doc,
@@ -164,12 +164,19 @@ def ended_row(job: JobState, finished_at: int, doc: str | None) -> tuple[Any, ..
         job.releases,
         finished_at,
         _outcome(job),
-        job.last_error,
+        storable(job.last_error),
         job.progress,
         job.result,
         _schedule(job),
         doc,
     )
+
+
+def storable(text: str | None) -> str | None:
+    """A text that was not checked at the border, as a column can hold it: without NUL and lone surrogates."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _outcome(job: JobState) -> int | None:
