@@ -35,20 +35,10 @@ async def _postgres(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterat
         yield await postgres.open_store(dsn, clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
 
 
-@asynccontextmanager
-async def _shards(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Store]:
-    server: PostgresServer = request.getfixturevalue("postgres")
-    async with server.database(PARTITIONS, shards=2) as dsns:
-        yield await postgres.open_store(
-            dsns[0], clock, partitions=PARTITIONS, entropy=SeededEntropy(1), shards=dsns[1:]
-        )
-
-
 STORES: dict[str, Callable[[pytest.FixtureRequest, Clock], Opened]] = {
     "sqlite": _sqlite,
     "single rows": _steps,
     "postgresql": _postgres,
-    "postgresql, two shards": _shards,
 }
 
 

@@ -161,6 +161,8 @@ class Groups:
     def _ended(self, queue: _Queue, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         queue.running -= 1
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s failed in a way that is no error of ours", queue.kind.name, exc_info=task.exception())
         self._pump()
 
     def _take(self, queue: _Queue) -> list[tuple[_Request, Sequence[Any]]]:

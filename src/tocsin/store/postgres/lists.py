@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any
 
-from tocsin.model.ids import PREFIX, SCHEDULE_PREFIX, id_bound, is_schedule_id
+from tocsin.model.ids import PREFIX, SCHEDULE_PREFIX, id_bound, is_job_id, is_schedule_id
 from tocsin.model.job import JobState
 from tocsin.store.numbers import number_of
 from tocsin.store.port import DeadFilter, JobFilter, JobPage
 from tocsin.store.postgres.databases import Database, Databases, gathered
 from tocsin.store.postgres.reads import states
-from tocsin.store.postgres.rows import Unreadable
+from tocsin.store.postgres.rows import Unreadable, storable
 from tocsin.store.postgres.statements import block
 
 MOST_ROWS = 5_000
@@ -44,7 +44,7 @@ async def list_jobs(
             below = min(below, id_bound(wanted.created_before))
         if wanted.created_after is not None:
             least = id_bound(wanted.created_after)
-    queues = [wanted.queue] if wanted.queue is not None else await _queues(databases, wanted.tenant)
+    queues = [storable(wanted.queue) or ""] if wanted.queue is not None else await _queues(databases, wanted.tenant)
     # Each queue and each database may have all of the page's rows, so all of them are read.
     widest = max(1, MOST_ROWS // (max(len(queues), 1) * len(databases.all)))
     page = min(max(limit, 1), _CHUNK, widest)
@@ -160,10 +160,10 @@ def _death(row: Any) -> tuple[int, str]:
 def _dead_values(wanted: DeadFilter, after: tuple[int, str] | None) -> tuple[object, ...]:
     return (
         wanted.tenant,
-        wanted.queue,
+        storable(wanted.queue),
         *(after or (_INFINITY, _LAST)),
         -_INFINITY if wanted.dead_after is None else wanted.dead_after,
         _INFINITY if wanted.dead_before is None else wanted.dead_before,
-        None if wanted.job_ids is None else list(wanted.job_ids),
-        wanted.error_contains,
+        None if wanted.job_ids is None else [job_id for job_id in wanted.job_ids if is_job_id(job_id)],
+        storable(wanted.error_contains),
     )
