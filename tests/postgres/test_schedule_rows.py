@@ -81,6 +81,12 @@ async def test_a_row_that_cannot_be_read_is_passed_over_and_counted(yard: Yard, 
     assert await yard.schedules.of_jobs([job.job_id]) == [(job, None)]
 
 
+async def test_the_detail_of_a_skip_is_kept_as_far_as_a_database_can_hold_it(yard: Yard) -> None:
+    row, _ = await yard.begun()
+    await yard.schedules.add_skips([skip(row, 1, detail="a\0b")])
+    assert [one.detail for one in await yard.schedules.skips(row.schedule_id, None, 10)] == ["a\ufffdb"]
+
+
 async def test_a_damaged_skip_and_damaged_settings_spoil_no_other(yard: Yard, store: PostgresStore) -> None:
     row, _ = await yard.begun()
     kept = skip(row, 2)

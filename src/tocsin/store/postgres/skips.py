@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tocsin.store.numbers import number_of
 from tocsin.store.postgres.group import Work
-from tocsin.store.postgres.rows import columns
+from tocsin.store.postgres.rows import columns, storable
 from tocsin.store.postgres.statements import block
 from tocsin.store.schedules import SkipRow
 
@@ -33,7 +33,7 @@ async def put_skips(work: Work, skips: Sequence[SkipRow]) -> None:
     rows = {(number_of(skip.schedule_id), skip.first, skip.reason): skip for skip in skips}
     standing = {number for (number,) in await work.fetch(_STANDING, sorted({number for number, _, _ in rows}))}
     kept = [
-        (*key, one.last, one.count, one.recorded_at, one.detail)
+        (*key, one.last, one.count, one.recorded_at, storable(one.detail))
         for key, one in sorted(rows.items())
         if key[0] in standing
     ]
