@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from typing import Protocol
 
 import pytest
 
 from tests.life.memoryregistry import Book, MemoryRegistry
+from tests.servers.frozen import FrozenDatabase, frozen_database
 from tocsin.clock import ManualClock, SystemEntropy
 from tocsin.lease.port import (
     MOVES_KEPT,
@@ -25,6 +27,7 @@ from tocsin.lease.port import (
     Why,
     new_session_id,
 )
+from tocsin.lease.postgres import open_registry
 
 ENTROPY = SystemEntropy()
 FACTS = Facts(node="n1", roles=("api", "node"), version="0.1.0", address="10.0.0.1:8080", started_at=1_700_000_000_000)
@@ -42,8 +45,6 @@ class Place(Protocol):
     async def expire(self, *standing: SessionId) -> None:
         """Let sessions end that nobody renews; `standing` are renewed meanwhile."""
         ...
-
-    async def close(self) -> None: ...
 
 
 class Clocked:
@@ -82,22 +83,49 @@ class MemoryPlace(Clocked):
         self._clock.advance(seconds)
 
 
-PLACES: dict[str, Callable[[pytest.FixtureRequest], Place]] = {"memory": lambda _: MemoryPlace()}
-CLOCKED = ["memory"]
+class PostgresPlace(Clocked):
+    def __init__(self, database: FrozenDatabase) -> None:
+        super().__init__()
+        self._database = database
+
+    async def make(self) -> Registry:
+        self.registries.append(await open_registry(self._database.dsn, self.ttl_s))
+        return self.registries[-1]
+
+    async def advance(self, seconds: float) -> None:
+        await self._database.advance(seconds)
+
+
+@asynccontextmanager
+async def memory(_: pytest.FixtureRequest) -> AsyncIterator[Clocked]:
+    yield MemoryPlace()
+
+
+@asynccontextmanager
+async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[Clocked]:
+    async with frozen_database(request.getfixturevalue("postgres")) as database:
+        made = PostgresPlace(database)
+        yield made
+        await made.close()
+
+
+CLOCKED: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Clocked]]] = {
+    "memory": memory,
+    "postgres": postgres,
+}
+PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Place]]] = {**CLOCKED}
 
 
 @pytest.fixture(params=sorted(PLACES))
 async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    made = PLACES[request.param](request)
-    yield made
-    await made.close()
+    async with PLACES[request.param](request) as made:
+        yield made
 
 
-@pytest.fixture(params=CLOCKED)
-async def clocked(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
-    made = PLACES[request.param](request)
-    yield made
-    await made.close()
+@pytest.fixture(params=sorted(CLOCKED))
+async def clocked(request: pytest.FixtureRequest) -> AsyncIterator[Clocked]:
+    async with CLOCKED[request.param](request) as made:
+        yield made
 
 
 async def opened(registry: Registry, node: str = "n1") -> SessionId:

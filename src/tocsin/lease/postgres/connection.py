@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from tocsin.errors import ConfigError, LeasesUnavailable
+from tocsin.errors import ConfigError, LeasesUnavailable, TocsinError
 
 T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg's, which has no types
@@ -28,17 +29,23 @@ _SETTINGS = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
 )
+# What PostgreSQL says when it cannot do now what it could do otherwise (appendix A of its manual): connections, resources, operators,
+# its system; then a standby, a lock that was not to be had, a deadlock.
+_OUTAGE_CLASSES = ("08", "53", "57", "58")
+_OUTAGE_STATES = ("25006", "25P03", "55P03", "40P01", "40001")
+_OUTAGES = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError, TimeoutError)
 
 
 class Line:
-    """A connection on demand; calls come one after the other.
+    """A connection on demand; calls come one after the other. Raises ConfigError if `dsn` is no address.
 
-    `pooled`: there is a pooler between us that gives each transaction another connection of its own. Then nothing is prepared
-    beforehand, and each statement stands in a transaction, so that its parts arrive at the same one.
+    `tocsin_pooler=1` in the DSN says that a pooler stands between us, which gives each transaction another connection of its own.
+    Then nothing is prepared beforehand, and each statement stands in a transaction, so that its parts arrive at the same one.
+    Of several hosts the one is taken that can write, so that a failover is followed.
     """
 
-    def __init__(self, dsn: str, *, pooled: bool = False) -> None:
-        self._dsn, self._pooled = dsn, pooled
+    def __init__(self, dsn: str) -> None:
+        self._dsn, self._pooled = _parts(dsn)
         self._turn = asyncio.Lock()
         self._open: Connection | None = None
 
@@ -59,19 +66,13 @@ class Line:
             try:
                 async with asyncio.timeout(CONNECT_S + ANSWER_S):
                     return await work(await self._connected())
-            except _SETTINGS as error:
+            except BaseException as error:
+                # Also when the caller is cancelled: what the server is doing is unknown then, and nobody shall wait for it.
                 self._drop()
-                raise ConfigError(
-                    f"lease: PostgreSQL refuses us: {error}; correct the address or the user's rights"
-                ) from error
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-                self._drop()
-                what = str(error) or type(error).__name__
-                raise LeasesUnavailable(f"PostgreSQL, which keeps the sessions, cannot answer: {what}") from error
-            except BaseException:
-                # The caller was cancelled: what the server is doing is unknown, and nobody shall wait for it.
-                self._drop()
-                raise
+                translated = _translated(error)
+                if translated is None:
+                    raise
+                raise translated from error
 
     async def close(self) -> None:
         """Hang up."""
@@ -80,7 +81,7 @@ class Line:
                 connection, self._open = self._open, None
                 try:
                     await connection.close(timeout=ANSWER_S)
-                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                except (*_OUTAGES, asyncpg.PostgresError):
                     connection.terminate()
 
     async def _connected(self) -> Connection:
@@ -100,3 +101,26 @@ class Line:
         if self._open is not None:
             self._open.terminate()
             self._open = None
+
+
+def _translated(error: BaseException) -> TocsinError | None:
+    """The error of ours that it is, if it is one."""
+    said = str(error) or type(error).__name__
+    if isinstance(error, _SETTINGS):
+        return ConfigError(f"lease: PostgreSQL refuses us: {said}; correct the address or the user's rights")
+    state = (error.sqlstate or "") if isinstance(error, asyncpg.PostgresError) else ""
+    if isinstance(error, _OUTAGES) or state[:2] in _OUTAGE_CLASSES or state in _OUTAGE_STATES:
+        return LeasesUnavailable(f"PostgreSQL, which keeps the sessions, cannot answer now ({said}); it is asked again")
+    return None
+
+
+def _parts(dsn: str) -> tuple[str, bool]:
+    """The DSN as the driver takes it, and whether a pooler is meant."""
+    try:
+        parts = urlsplit(dsn)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    except ValueError as error:
+        raise ConfigError(f"lease: the address of the PostgreSQL database cannot be read ({error})") from error
+    pooled = query.pop("tocsin_pooler", "0") not in ("", "0", "false")
+    query.setdefault("target_session_attrs", "read-write")
+    return urlunsplit(parts._replace(query=urlencode(query))), pooled

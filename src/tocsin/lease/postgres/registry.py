@@ -45,9 +45,9 @@ _WRITE = block("assignment", "write")
 _MOVES = block("assignment", "moves")
 
 
-async def open_registry(dsn: str, *, pooled: bool = False, ttl_s: float = SESSION_TTL_S) -> PostgresRegistry:
-    """The registry in this database, its tables made if they are missing; `pooled` behind a pooler of transactions."""
-    registry = PostgresRegistry(Line(dsn, pooled=pooled), Line(dsn, pooled=pooled), round(ttl_s * 1000))
+async def open_registry(dsn: str, ttl_s: float = SESSION_TTL_S) -> PostgresRegistry:
+    """The registry in this database, its tables made if they are missing. Raises LeasesUnavailable, ConfigError."""
+    registry = PostgresRegistry(Line(dsn), Line(dsn), round(ttl_s * 1000))
     try:
         await migrate(registry.reads)
     except BaseException:

@@ -22,7 +22,7 @@ CREATE TABLE tocsin_lease.sessions (
 
 -- One row, if somebody is the coordinator.
 CREATE TABLE tocsin_lease.office (
-    only    boolean NOT NULL PRIMARY KEY DEFAULT true CONSTRAINT one_office CHECK (only),
+    one     boolean NOT NULL PRIMARY KEY DEFAULT true CONSTRAINT one_office CHECK (one),
     session text    NOT NULL REFERENCES tocsin_lease.sessions ON DELETE CASCADE
 );
 
@@ -36,7 +36,7 @@ CREATE INDEX holdings_by_session ON tocsin_lease.holdings (session);
 
 -- The map: partitions[i] belongs to owners[i]; sessions[i] is called nodes[i].
 CREATE TABLE tocsin_lease.assignment (
-    only       boolean   NOT NULL PRIMARY KEY DEFAULT true CONSTRAINT one_assignment CHECK (only),
+    one        boolean   NOT NULL PRIMARY KEY DEFAULT true CONSTRAINT one_assignment CHECK (one),
     version    bigint    NOT NULL,
     partitions integer[] NOT NULL,
     owners     text[]    NOT NULL,

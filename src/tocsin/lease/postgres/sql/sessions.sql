@@ -50,7 +50,7 @@ INSERT INTO tocsin_lease.office (session)
 SELECT session FROM tocsin_lease.sessions
 WHERE session = $1 AND expires_at > tocsin_lease.now_ms()
 FOR SHARE
-ON CONFLICT (only) DO NOTHING;
+ON CONFLICT (one) DO NOTHING;
 
 -- name: revoke
 -- $1 the coordinator, $2 whose session ends; whether $1 is the coordinator
