@@ -6,7 +6,7 @@ An adapter joins by a place in `PLACES`: where processes of one installation mee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
 from typing import Protocol
@@ -54,6 +54,9 @@ class Clocked:
 
     def __init__(self) -> None:
         self.registries: list[Registry] = []
+
+    async def make(self) -> Registry:
+        raise NotImplementedError
 
     async def advance(self, seconds: float) -> None:
         raise NotImplementedError
@@ -113,7 +116,7 @@ CLOCKED: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager
     "memory": memory,
     "postgres": postgres,
 }
-PLACES: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Place]]] = {**CLOCKED}
+PLACES: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Place]]] = CLOCKED
 
 
 @pytest.fixture(params=sorted(PLACES))

@@ -6,14 +6,15 @@ no two nodes that may be trusted own it. A revoked session's node is the excepti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tests.life.memoryregistry import Book, MemoryRegistry
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import LeasesUnavailable
-from tocsin.flow.coordinate import duties
-from tocsin.flow.ownership import Ownership
+from tocsin.flow.coordinate import Coordinator
+from tocsin.flow.ownership import Owner, Ownership, Renewer
 from tocsin.lease.port import SESSION_TTL_S, Facts, Registry, SessionId
+from tocsin.service import Stage
 
 PARTITIONS = 8
 # How long a loop rests at most.
@@ -39,11 +40,9 @@ class Node:
             lost=self.lost.extend,
             dispatched_s=lambda: self._passed_s,
         )
-        self.rebuild: Callable[[tuple[int, ...]], Awaitable[None]] = self._rebuild
-        self.stages = duties(self.ownership, PARTITIONS, lambda partitions: self.rebuild(partitions))
-
-    async def _rebuild(self, partitions: tuple[int, ...]) -> None:
-        self.gained.extend(partitions)
+        self.own = Owner(self.ownership, self.gained.extend)
+        self.coordinate = Coordinator(self.ownership, PARTITIONS, self.own.hurry)
+        self.stages: Sequence[Stage] = [Renewer(self.ownership), self.coordinate, self.own]
 
     @property
     def session(self) -> SessionId | None:

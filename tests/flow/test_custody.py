@@ -109,6 +109,28 @@ async def test_only_partitions_that_came_are_rebuilt_and_those_that_went_are_for
     assert place.custodian.behind() == [0], "what was lost meanwhile is read again"
 
 
+async def test_what_was_somebody_elses_for_a_moment_is_rebuilt_again(place: Place) -> None:
+    assert await place.keep() == 8
+    place.custodian.gained((2, 5))
+    assert place.custodian.behind() == [2, 5]
+    assert await place.keep() == 2
+
+
+async def test_what_was_somebody_elses_while_it_was_rebuilt_is_rebuilt_again(place: Place) -> None:
+    place.leases.partitions = (0, 1)
+    begin = place.near.begin
+
+    async def interrupted(partitions: Any) -> None:
+        await begin(partitions)
+        if place.near.begun == [0, 1]:
+            place.custodian.gained((1,))
+
+    place.near.begin = interrupted  # type: ignore[method-assign]
+    assert await place.keep() == 3
+    assert place.near.begun == [0, 1, 1]
+    assert place.custodian.behind() == []
+
+
 async def test_a_job_of_a_partition_that_came_later_fires(place: Place) -> None:
     job_id = await place.world.create()
     there = partition_of(job_id, 8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -13,7 +12,7 @@ from tests.flow.fleet import PARTITIONS, Fleet, Node, memory_fleet
 from tests.life.memoryregistry import Book, MemoryRegistry
 from tests.servers.frozen import frozen_database
 from tocsin.clock import ManualClock
-from tocsin.errors import LeasesUnavailable, NearUnavailable
+from tocsin.errors import LeasesUnavailable
 from tocsin.flow.ownership import TRUSTED_S
 from tocsin.lease.port import SESSION_TTL_S, Assignment, Registry, SessionId, Why
 from tocsin.lease.postgres import open_registry
@@ -131,7 +130,7 @@ async def test_processes_of_one_host_and_configuration_have_identities_of_their_
 
 async def test_who_is_no_node_is_seen_but_is_given_nothing(fleet: Fleet) -> None:
     api = await fleet.start("api", roles=("api",))
-    api.stuck = {"coordinate", "own", "rebuild"}
+    api.stuck = {"coordinate", "own"}
     node = await fleet.start()
     await fleet.run(STABLE_S + 5)
     assert node.owned() == ALL
@@ -229,7 +228,9 @@ async def test_a_node_whose_dispatcher_hangs_loses_its_partitions_and_joins_anew
 async def test_a_process_that_was_stopped_owns_nothing_when_it_wakes_and_joins_anew(any_fleet: Fleet) -> None:
     nodes = [await any_fleet.start() for _ in range(3)]
     await any_fleet.run(5)
-    asleep, session = await any_fleet.chief(), (await any_fleet.chief()).session
+    asleep = await any_fleet.chief()
+    session = asleep.session
+    assert asleep.coordinate.elected
     believed = asleep.owned()
     assert believed
     asleep.paused = True
@@ -239,6 +240,7 @@ async def test_a_process_that_was_stopped_owns_nothing_when_it_wakes_and_joins_a
     # Two believe that they own the same partitions exactly where one looked before it was stopped, and acts on it now.
     assert believed & others == believed
     assert asleep.owned() == set(), "who looks again owns nothing, before it has asked anybody"
+    assert not asleep.coordinate.elected
     asleep.paused = False
     await any_fleet.run(1)
     assert set(asleep.lost) >= believed
@@ -447,50 +449,6 @@ async def test_a_stop_without_the_registry_stops_all_the_same(fleet: Fleet, book
     await node.ownership.release()
     assert node.owned() == set()
     assert set(node.lost) == ALL
-
-
-# --- rebuilding -------------------------------------------------------------------------------------------------------
-
-
-async def test_partitions_are_owned_before_they_are_rebuilt_and_rebuilt_a_few_at_a_time_until_it_succeeds(
-    fleet: Fleet,
-) -> None:
-    node = await fleet.start()
-    calls: list[tuple[int, ...]] = []
-
-    async def fails_once(partitions: tuple[int, ...]) -> None:
-        assert node.owned() == ALL
-        calls.append(partitions)
-        if len(calls) == 1:
-            raise NearUnavailable("Redis is away")
-
-    node.rebuild = fails_once
-    with pytest.raises(NearUnavailable):
-        await fleet.settle()
-    await fleet.settle()
-    assert calls == [(0, 1, 2, 3), (0, 1, 2, 3), (4, 5, 6, 7)]
-    await fleet.run(5)
-    assert len(calls) == 3
-
-
-async def test_a_partition_that_was_lost_and_claimed_again_during_its_rebuild_is_rebuilt_again(
-    fleet: Fleet, book: Book
-) -> None:
-    node = await fleet.start()
-    calls: list[tuple[int, ...]] = []
-
-    async def interrupted(partitions: tuple[int, ...]) -> None:
-        calls.append(partitions)
-        if len(calls) == 1:
-            fleet.revoked.add(node.session or SessionId(""))
-            del book.held[0]
-            fleet.clock.advance(1)
-            await next(stage for stage in node.stages if stage.name == "own").step()
-
-    node.rebuild = interrupted
-    await fleet.settle()
-    assert node.lost == [0]
-    assert Counter(partition for call in calls for partition in call) == Counter([*ALL, 0])
 
 
 # --- all of it at once ------------------------------------------------------------------------------------------------

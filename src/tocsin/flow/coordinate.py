@@ -15,21 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tocsin import telemetry
-from tocsin.flow.ownership import LOOK_EVERY_S, Gained, Owner, Ownership, Rebuilder, Renewer, wall_ms
+from tocsin.flow.ownership import LOOK_EVERY_S, Ownership, wall_ms
 from tocsin.lease.port import Assignment, Holding, Member, Move, SessionId, Why
 from tocsin.model.assignment import plan
-from tocsin.service import Alarm, Stage
+from tocsin.service import Alarm
 from tocsin.telemetry import log
 
 RELEASE_WITHIN_S = 5.0
 NODE_ROLE = "node"
-
-
-def duties(ownership: Ownership, partitions: int, gained: Gained) -> list[Stage]:
-    """The stages by which a node takes its part in a fleet; `gained` rebuilds the near state of partitions, and may be repeated."""
-    rebuilder = Rebuilder(ownership, gained)
-    owner = Owner(ownership, rebuilder.ring)
-    return [Renewer(ownership), Coordinator(ownership, partitions, owner.hurry), owner, rebuilder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +44,27 @@ class Coordinator(Alarm):
         super().__init__(ownership.clock)
         self._ownership, self._partitions, self._follow = ownership, partitions, follow
         self._look_at_s = 0.0
-        self.elected = False
+        self._elected = False
         self._overdue_s: dict[tuple[int, SessionId], float] = {}
         self._revoked: set[SessionId] = set()
+
+    @property
+    def elected(self) -> bool:
+        """Whether this process is certain to be the coordinator at this moment."""
+        return self._elected and self._ownership.trusted() is not None
 
     async def step(self) -> Coordinated:
         """One campaign; if it is won, one look at the fleet."""
         ownership = self._ownership
         now_s, session = ownership.clock.elapsed_s(), ownership.trusted()
         if session is None:
-            self.elected = False
+            self._elected = False
             return Coordinated()
         if now_s < self._look_at_s:
             return Coordinated(elected=self.elected)
         me, registry = session.session, ownership.registry
-        self.elected = await registry.campaign(me) == me
-        if not self.elected:
+        self._elected = await registry.campaign(me) == me
+        if not self._elected:
             self._forget()
             self._look_at_s = now_s + LOOK_EVERY_S
             return Coordinated()

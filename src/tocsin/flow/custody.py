@@ -42,7 +42,15 @@ class Custodian(Alarm):
         self._near, self._leases, self._recoverer, self._clock = near, leases, recoverer, clock
         self._generation: str | None = None
         self._rebuilt: set[int] = set()
+        self._again: set[int] = set()
         self._looked_s = -1.0
+
+    def gained(self, partitions: tuple[int, ...]) -> None:
+        """These have just become ours. They are rebuilt even if they had been ours until a moment ago, or are being rebuilt now: in
+        between they may have been somebody else's."""
+        self._rebuilt.difference_update(partitions)
+        self._again.update(partitions)
+        self.ring()
 
     def behind(self) -> list[int]:
         """The owned partitions that have not been rebuilt yet."""
@@ -63,9 +71,10 @@ class Custodian(Alarm):
             await self._near.forget(sorted(lost))
         first = self.behind()[:BATCH]
         if first:
+            self._again.clear()
             await self._near.begin(first)
             await self._recoverer.recover(tuple(first))
-            self._rebuilt.update(first)
+            self._rebuilt.update(set(first) - self._again)
         telemetry.PARTITIONS_BEHIND.set(len(self.behind()))
         return Kept(len(first), len(lost), more=bool(self.behind()))
 

@@ -5,7 +5,7 @@
         [Owner] every second ◄── map ── (registry) ◄── map ── [coordinate]: plans, revokes; one in the fleet
             │ release what is not ours, claim what is
             ▼
-        [Rebuilder] reads what the claimed partitions need in the near tier
+        [custody] rebuilds what the claimed partitions need in the near tier; what is there already is dispatched meanwhile
 
 What a crash leaves: the session, which stands until its time to live is over. Then everything it held is free.
 
@@ -33,7 +33,7 @@ harms nobody, because owning only says who does the work; what may be done is de
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tocsin import telemetry
@@ -47,33 +47,19 @@ RENEW_EVERY_S = 3.0
 DISPATCHED_WITHIN_S = 3.0
 TRUSTED_S = 5.0
 LOOK_EVERY_S = 1.0
-# Few, so that one large partition does not keep the others waiting for long.
-REBUILD_AT_ONCE = 4
 
-Gained = Callable[[tuple[int, ...]], Awaitable[object]]
-Lost = Callable[[tuple[int, ...]], None]
+# Told of partitions; must not wait.
+Told = Callable[[tuple[int, ...]], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A session as this process knows it: trusted until `trusted_until_s` (elapsed clock), and what it has claimed.
-
-    `unbuilt`: claimed partitions whose near state is still to be rebuilt, each under the number of its claim: one that was given
-    back and claimed again meanwhile has to be rebuilt again.
-    """
+    """A session as this process knows it: trusted until `trusted_until_s` (elapsed clock), and what it has claimed."""
 
     session: SessionId
     trusted_until_s: float
     renew_at_s: float
     held: set[int] = field(default_factory=set)
-    unbuilt: dict[int, int] = field(default_factory=dict)
-    claims: int = 0
-
-    def won(self, partitions: Iterable[int]) -> None:
-        """They are ours, and are to be rebuilt."""
-        self.claims += 1
-        self.held.update(partitions)
-        self.unbuilt.update(dict.fromkeys(partitions, self.claims))
 
 
 class Ownership:
@@ -91,7 +77,7 @@ class Ownership:
         clock: Clock,
         entropy: Entropy,
         *,
-        lost: Lost,
+        lost: Told,
         dispatched_s: Callable[[], float | None] | None = None,
         offset_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -117,7 +103,7 @@ class Ownership:
         session, self._session = self._session, None
         if session is None:
             return
-        self._tell_lost(session, session.held)
+        self._tell_lost(session.held)
         try:
             await self.registry.end(session.session)
         except LeasesUnavailable as error:
@@ -169,18 +155,16 @@ class Ownership:
             self._session = None
             telemetry.SESSIONS_LOST.inc()
             log.warning("session_lost", session=session.session, partitions=len(session.held), next="opens a new one")
-            self._tell_lost(session, session.held)
+            self._tell_lost(session.held)
         return stands
 
     def drop(self, session: Session, partitions: set[int]) -> None:
         """Own these no longer, and stop the work on them."""
         dropped = session.held & partitions
         session.held -= dropped
-        self._tell_lost(session, dropped)
+        self._tell_lost(dropped)
 
-    def _tell_lost(self, session: Session, partitions: set[int]) -> None:
-        for partition in partitions:
-            session.unbuilt.pop(partition, None)
+    def _tell_lost(self, partitions: set[int]) -> None:
         if partitions:
             self._lost(tuple(sorted(partitions)))
 
@@ -236,13 +220,17 @@ class Followed:
 
 
 class Owner(Alarm):
-    """Follows the map: gives back what is not this process's any more, claims what is. `rebuild` is rung for what was claimed."""
+    """Follows the map: gives back what is not this process's any more, claims what is.
+
+    `gained` is told of what was claimed: whoever is told rebuilds its near state, also if it had been ours a moment before. That
+    may take long, and giving back may not, so it is another stage's work.
+    """
 
     name = "own"
 
-    def __init__(self, ownership: Ownership, rebuild: Callable[[], None]) -> None:
+    def __init__(self, ownership: Ownership, gained: Told) -> None:
         super().__init__(ownership.clock)
-        self._ownership, self._rebuild = ownership, rebuild
+        self._ownership, self._gained = ownership, gained
         self._map = Assignment()
         self._look_at_s = 0.0
 
@@ -284,47 +272,10 @@ class Owner(Alarm):
             # The session was lost, or everything given back, while the claim was under way: it took nothing that lasts.
             return 0
         if won:
-            session.won(won)
+            session.held |= won
             log.info("partitions_claimed", partitions=len(won), map_version=self._map.version)
-            self._rebuild()
+            self._gained(tuple(sorted(won)))
         return len(won)
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What one pass did."""
-
-    partitions: int = 0
-    more: bool = False
-
-
-class Rebuilder(Alarm):
-    """Rebuilds the near state of claimed partitions by `gained`, apart from the Owner: it may take long, and giving back may not.
-
-    What is in the near tier already is dispatched meanwhile. A failure or a crash: read again.
-    """
-
-    name = "rebuild"
-
-    def __init__(self, ownership: Ownership, gained: Gained) -> None:
-        super().__init__(ownership.clock)
-        self._ownership, self._gained = ownership, gained
-
-    async def step(self) -> Rebuilt:
-        """A few partitions."""
-        session = self._ownership.session
-        if session is None or not session.unbuilt:
-            return Rebuilt()
-        claims = dict(sorted(session.unbuilt.items())[:REBUILD_AT_ONCE])
-        await self._gained(tuple(claims))
-        for partition, claim in claims.items():
-            if session.unbuilt.get(partition) == claim:
-                del session.unbuilt[partition]
-        return Rebuilt(len(claims), more=bool(session.unbuilt))
-
-    async def next_at(self) -> int | None:
-        session = self._ownership.session
-        return self._ownership.clock.now_ms() if session is not None and session.unbuilt else None
 
 
 def wall_ms(clock: Clock, at_s: float) -> int:

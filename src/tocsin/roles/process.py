@@ -295,7 +295,7 @@ class _Maker:
         if self.ownership is not None:
             stages += [Reckoner(near, self.tally, clock), Renewer(self.ownership)]
         if self.ownership is not None and self.is_node:
-            owner = Owner(self.ownership, self.custodian.ring)
+            owner = Owner(self.ownership, self.custodian.gained)
             self.coordinator = Coordinator(self.ownership, store.jobs.partitions, owner.hurry)
             stages += [self.coordinator, owner, self.custodian]
         if self.timekeeper is not None:
