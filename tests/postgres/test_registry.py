@@ -116,6 +116,21 @@ async def test_a_claim_that_meets_a_new_map_takes_nothing(
     assert await claim == frozenset()
 
 
+async def test_a_claim_that_waits_for_one_partition_has_taken_no_later_one_so_that_two_cannot_deadlock(
+    database: FrozenDatabase, make: Make, beside: asyncpg.Connection
+) -> None:
+    registry, other = await make(), await make()
+    session, rival = await opened(registry), await opened(other)
+    claiming = beside.transaction()
+    await claiming.start()
+    await beside.execute("INSERT INTO tocsin_lease.holdings VALUES (3, $1, 0)", rival)
+    claim = asyncio.create_task(registry.claim(session, [9, 8, 7, 6, 5, 4, 3], 0))
+    await waits(database)
+    assert await other.claim(rival, [4, 5, 6, 7, 8], 0) == {4, 5, 6, 7, 8}
+    await claiming.commit()
+    assert await claim == {9}
+
+
 async def test_a_map_of_a_coordinator_that_is_being_revoked_is_not_written(
     database: FrozenDatabase, make: Make, beside: asyncpg.Connection
 ) -> None:
@@ -213,6 +228,15 @@ async def test_a_connection_that_was_cut_is_made_anew_by_the_next_call(database:
     except LeasesUnavailable:
         assert await registry.renew(session, Vitals())
     assert [member.session for member in await registry.members()] == [session]
+
+
+async def test_a_connection_to_what_has_become_a_standby_is_left_for_a_new_one(make: Make) -> None:
+    registry = await make()
+    session = await opened(registry)
+    await registry._session.within(lambda conn: conn.execute("SET default_transaction_read_only = on"))
+    with pytest.raises(LeasesUnavailable, match="read-only"):
+        await registry.renew(session, Vitals())
+    assert await registry.renew(session, Vitals())
 
 
 async def test_a_statement_that_waits_too_long_is_given_up_and_leaves_nothing_behind(
