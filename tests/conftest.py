@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 
 settings.register_profile("tocsin", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
@@ -30,3 +31,11 @@ def postgres() -> Iterator[PostgresServer]:
         yield server.start()
     finally:
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One server for all tests of this process; each test takes an installation's name of its own."""
+    server = RedisServer().start()
+    yield server
+    server.close()

@@ -25,7 +25,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
         tenant_limit: int = TENANT_LIMIT,
     ) -> World:
         clock = ManualClock(datetime(2026, 3, 1, 9, tzinfo=UTC))
-        near = await ADAPTERS[request.param](clock, partitions, due_limit, line_limit, tenant_limit)
+        near = await ADAPTERS[request.param](request, clock, partitions, due_limit, line_limit, tenant_limit)
         made.append(World(near, clock, partitions))
         return made[-1]
 

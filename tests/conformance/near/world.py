@@ -1,6 +1,7 @@
 """What the near tier's conformance suite is written against: a factory per adapter, and members to put in.
 
-An adapter joins the suite by a factory in `ADAPTERS`: (clock, partitions, limits) -> a tier, empty and connected.
+An adapter joins the suite by a factory in `ADAPTERS`: (request, clock, partitions, limits) -> a tier, empty and connected; the
+request gives it the fixture of its server.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import pytest
+
+from tests.servers.redis import RedisServer, new_installation
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.model.ids import new_ids
 from tocsin.model.job import HTTP, Lane, Line
@@ -24,6 +28,7 @@ from tocsin.near.port import (
     Popped,
     QueueGate,
 )
+from tocsin.near.redis import open_near
 from tocsin.store.port import Due
 
 PARTITIONS = 4
@@ -42,11 +47,43 @@ class Make(Protocol):
     ) -> Awaitable[World]: ...
 
 
-async def memory(clock: ManualClock, partitions: int, due_limit: int, line_limit: int, tenant_limit: int) -> NearTier:
+async def memory(
+    request: pytest.FixtureRequest,
+    clock: ManualClock,
+    partitions: int,
+    due_limit: int,
+    line_limit: int,
+    tenant_limit: int,
+) -> NearTier:
     return MemoryNearTier(clock, partitions, due_limit=due_limit, line_limit=line_limit, tenant_limit=tenant_limit)
 
 
-ADAPTERS: dict[str, Callable[[ManualClock, int, int, int, int], Awaitable[NearTier]]] = {"memory": memory}
+async def redis(
+    request: pytest.FixtureRequest,
+    clock: ManualClock,
+    partitions: int,
+    due_limit: int,
+    line_limit: int,
+    tenant_limit: int,
+) -> NearTier:
+    server: RedisServer = request.getfixturevalue("redis_server")
+    near = await open_near(
+        server.url,
+        clock,
+        installation=new_installation(),
+        partitions=partitions,
+        due_limit=due_limit,
+        line_limit=line_limit,
+        tenant_limit=tenant_limit,
+    )
+    await near.begin(range(partitions))
+    return near
+
+
+ADAPTERS: dict[str, Callable[[pytest.FixtureRequest, ManualClock, int, int, int, int], Awaitable[NearTier]]] = {
+    "memory": memory,
+    "redis": redis,
+}
 
 
 @dataclass
@@ -101,6 +138,12 @@ class World:
     def callback(self, after_ms: int = 0, *, host: str = "a", **words: object) -> Due:
         """A callback's member."""
         return self.due(after_ms, handler=HTTP, hold=f"https://{host}:443", **words)  # type: ignore[arg-type]
+
+    async def turns(self) -> None:
+        """Let everything that can go on now go on, what is on its way to and from a server included."""
+        for _ in range(3):
+            await self.near.generation()
+            await turns()
 
     async def take(self, most: int = 1_000) -> list[Due]:
         return await self.near.take(self.all, self.now, most)
@@ -164,6 +207,6 @@ def ids(dues: Sequence[Due]) -> list[str]:
 
 
 async def turns() -> None:
-    """Let everything that can go on now go on."""
+    """Let everything that can go on now go on inside this process (see `World.turns`)."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -1,0 +1,14 @@
+"""The near tier in Redis or Valkey: shared by all processes of a fleet, lost with its server, rebuilt from the store.
+
+RedisNearTier (tier)    the port
+  DueSets (due), Taker (take)   who is due; what this process takes, in fair order      LeaseIndex (leases)
+  ReadyLines (ready)            push, pop, settle
+below them
+  Scripts (scripts)     the programs of lua/, many tags in one round trip     Epoch (epoch)    what must be filled anew
+  Keys (keys)           names and tags      members   a member as text        Wakes (wakes)    hints between processes
+  Connection (connection)  the driver, its time-outs and its errors
+"""
+
+from tocsin.near.redis.tier import RedisNearTier, open_near
+
+__all__ = ["RedisNearTier", "open_near"]

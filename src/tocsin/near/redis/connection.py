@@ -1,0 +1,174 @@
+"""The connection to Redis: one client per process, short time-outs, no retries, and one translation of errors.
+
+Whatever keeps Redis from answering (gone, loading, full, read-only, cluster down, silent for `TIMEOUT_S`) is `NearUnavailable`: the
+caller goes on without the near tier and comes back, which is better than waiting inside a driver. Calls may have been carried
+out all the same, so all of them can be repeated.
+
+A read-only answer means that this server is a replica now: its connections are dropped, so that the next call looks for the
+primary anew behind the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+
+from tocsin.errors import ConfigError, NearUnavailable
+
+TIMEOUT_S = 1.5
+CONNECTIONS = 32
+_CLUSTER = "redis+cluster"
+# Answers of a server that is there and will not do it now: a failed snapshot, a primary that lost its replicas or is busy.
+_NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "OOM", "READONLY")
+
+Command = Sequence[str | int]
+
+
+class Connection:
+    """A pool of connections to one server or one cluster."""
+
+    def __init__(self, url: str) -> None:
+        addresses = url.split()
+        self._client: Redis | RedisCluster = (
+            _cluster(addresses) if len(addresses) > 1 or urlsplit(addresses[0]).scheme == _CLUSTER else _single(url)
+        )
+        self._pubsub_client = self._client if isinstance(self._client, Redis) else None
+
+    async def run(self, commands: Sequence[Command]) -> list[Any]:
+        """Send all in one round trip; answers or `ResponseError`s that the caller must look at, in the same order."""
+        try:
+            pipeline: Any = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        except (RedisError, RedisClusterException, OSError) as exc:
+            raise unavailable(exc) from exc
+        for answer in answers:
+            if isinstance(answer, Exception) and _is_unavailable(answer):
+                if isinstance(answer, ReadOnlyError):
+                    await self._drop_connections()
+                raise unavailable(answer) from answer
+        return answers
+
+    async def ask(self, *command: str | int) -> Any:
+        """Send one command; raises what it answers if that is an error."""
+        (answer,) = await self.run([command])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def on_every_server(self, *command: str | int) -> list[Any]:
+        """Send one command to each primary."""
+        if isinstance(self._client, Redis):
+            return [await self.ask(*command)]
+        try:
+            answers: Any = await self._client.execute_command(*command, target_nodes=RedisCluster.PRIMARIES)
+        except (RedisError, RedisClusterException, OSError) as exc:
+            raise unavailable(exc) from exc
+        return list(answers.values()) if isinstance(answers, dict) else [answers]
+
+    async def scan(self, cursor: int, pattern: str, count: int) -> tuple[int, list[str]]:
+        """One step through all keys of a single server; a cluster's keys in one go, since its cursors are many."""
+        if isinstance(self._client, Redis):
+            at, names = await self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", count)
+            return int(at), names
+        try:
+            return 0, [name async for name in self._client.scan_iter(match=pattern, count=count)]
+        except (RedisError, RedisClusterException, OSError) as exc:
+            raise unavailable(exc) from exc
+
+    def pubsub(self) -> PubSub:
+        """A connection that listens; in a cluster to any one server, since all pass on what is published."""
+        if self._pubsub_client is None:
+            assert isinstance(self._client, RedisCluster)
+            node = self._client.get_default_node()
+            self._pubsub_client = _single(f"redis://{node.host}:{node.port}", **self._client_credentials())
+        return self._pubsub_client.pubsub(ignore_subscribe_messages=True)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._pubsub_client is not None and self._pubsub_client is not self._client:
+            await self._pubsub_client.aclose()
+        await self._client.aclose()
+
+    def _client_credentials(self) -> dict[str, Any]:
+        assert isinstance(self._client, RedisCluster)
+        kwargs = self._client.connection_kwargs
+        return {name: kwargs[name] for name in ("username", "password") if kwargs.get(name)}
+
+    async def _drop_connections(self) -> None:
+        if isinstance(self._client, Redis):
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+
+
+def unavailable(exc: BaseException) -> NearUnavailable:
+    """What the flow sees of an error of the driver."""
+    return NearUnavailable(f"Redis cannot answer now: {type(exc).__name__}: {exc}; the same call will be tried again")
+
+
+def _is_unavailable(exc: Exception) -> bool:
+    if isinstance(
+        exc, ConnectionError | TimeoutError | OutOfMemoryError | ReadOnlyError | ClusterDownError | TryAgainError
+    ):
+        return True
+    return isinstance(exc, ResponseError) and str(exc).startswith(_NOT_NOW)
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "decode_responses": True,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": TIMEOUT_S,
+        "socket_connect_timeout": TIMEOUT_S,
+    }
+
+
+def _single(url: str, **more: Any) -> Redis:
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **(_options() | more)
+        )
+    except ValueError as exc:
+        raise ConfigError(f"near is {url!r}: {exc}; use redis://host:port/db or rediss://…") from exc
+    return Redis.from_pool(pool)
+
+
+def _cluster(addresses: list[str]) -> RedisCluster:
+    nodes: list[ClusterNode] = []
+    parsed: dict[str, Any] = {}
+    for address in addresses:
+        try:
+            parsed = dict(parse_url(address.replace(_CLUSTER, "redis", 1)))
+        except ValueError as exc:
+            raise ConfigError(f"near names {address!r}: {exc}; use redis+cluster://host:port") from exc
+        nodes.append(ClusterNode(parsed.get("host", "localhost"), parsed.get("port", 6379)))
+    secure = addresses[0].startswith("rediss")
+    credentials = {name: parsed[name] for name in ("username", "password") if name in parsed}
+    return RedisCluster(
+        startup_nodes=nodes,
+        cluster_error_retry_attempts=0,
+        max_connections=CONNECTIONS,
+        ssl=secure,
+        **_options(),
+        **credentials,
+    )
