@@ -17,7 +17,7 @@ what is newer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +55,14 @@ class Epoch:
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection, self._keys = connection, keys
         self._name = ""
+        self._ended: list[Callable[[], None]] = []
         self._begun: set[str] = set()
         self._doubtful = ""
         self._cursor = 0
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call back when this process learns that the epoch it knew is over: what it keeps of it is void."""
+        self._ended.append(callback)
 
     async def name(self) -> str:
         """The epoch as this process knows it."""
@@ -129,6 +134,8 @@ class Epoch:
     def _know(self, name: str) -> None:
         if name != self._name:
             self._name, self._begun, self._cursor = name, set(self._keys.line_tags), 0
+            for callback in self._ended:
+                callback()
 
     async def _found(self) -> _Found:
         return _found(await self._connection.ask("HMGET", self._keys.epoch, "name", "servers", "open", "swept"))

@@ -27,7 +27,7 @@ class ReadyLines:
         line_limit: int,
         tenant_limit: int,
     ) -> None:
-        raise NotImplementedError
+        return
 
     async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
         raise NotImplementedError

@@ -11,6 +11,7 @@ repeated. Programs are idempotent, since an answer may be lost on its way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha1
 from importlib.resources import files
@@ -24,16 +25,17 @@ from tocsin.near.redis.keys import alive_key
 
 LOST = "LOST"
 _SOURCES = files("tocsin.near.redis") / "lua"
+_INCLUDE = re.compile(r"^--@ (\w+)$", re.MULTILINE)
 
 
 class Script:
-    """One program of `lua/`."""
+    """One program of `lua/`; a line `--@ name` in it stands for the text of `name.lua`, which is no program of its own."""
 
     __slots__ = ("name", "sha", "text")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.text = (_SOURCES / f"{name}.lua").read_text(encoding="utf-8")
+        self.text = _INCLUDE.sub(lambda found: _source(found[1]), _source(name))
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -108,3 +110,7 @@ async def run_scripts(connection: Connection, calls: Sequence[tuple[Script, str,
         if isinstance(answer, Exception):
             raise answer
     return answers
+
+
+def _source(name: str) -> str:
+    return (_SOURCES / f"{name}.lua").read_text(encoding="utf-8")

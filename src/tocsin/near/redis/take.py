@@ -1,33 +1,170 @@
-"""What this process takes of the due sets, in fair order."""
+"""What this process takes of the due sets: one round trip for all due partitions, fair between tenants, the earliest first.
+
+    due partitions (Heads) -> due_take.lua in each -> Basket -> served by each lane's ring -> the pass
+
+The tenants' ring and its debts are this process's own, as the partitions are. A tenant's members lie in many partitions, so
+each is asked for its share and a little more, and what is not served now lies in the basket for the next pass; Redis counts it
+as taken. A tenant is served only up to the first time that some partition still keeps back: where that is in the
+way, the pass asks those partitions again, for more each time.
+
+A crash: what was taken and what lies in the basket comes back when its deadline is over, or at once when the next owner begins
+the partitions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tocsin.clock import Clock
+from tocsin.model.fairness import QUANTUM, DeficitRing
 from tocsin.model.timer import Due
+from tocsin.near.redis.basket import Basket
+from tocsin.near.redis.heads import NEVER, Heads
 from tocsin.near.redis.keys import Keys
-from tocsin.near.redis.scripts import Scripts
-from tocsin.near.redis.wakes import Wakes
+from tocsin.near.redis.members import due_of
+from tocsin.near.redis.scripts import Call, Script, Scripts
+
+LANES = (0, 1)
+HAND_MS = 90_000
+LISTED = 200
+_TRIPS = 8
+_MOST_AHEAD = 8
+_TAKE, _FIRST = Script("due_take"), Script("due_first")
+
+# (lane, tenant): how many to take of that set in each partition that has some.
+Wanted = dict[tuple[int, str], int]
 
 
 class Taker:
-    """Takes what is due."""
+    """Takes what is due. `weights` is shared and read at every turn."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, wakes: Wakes, clock: Clock, weights: dict[str, float]) -> None:
-        raise NotImplementedError
+    def __init__(self, scripts: Scripts, keys: Keys, heads: Heads, clock: Clock, weights: dict[str, float]) -> None:
+        self._scripts, self._tags, self._heads, self._clock = scripts, keys.partition_tags, heads, clock
+        self._weights = weights
+        self._rings = (DeficitRing(weights), DeficitRing(weights))
+        self._basket = Basket(len(self._tags))
+        self._passed_over = 0
+        self._asked: frozenset[int] = frozenset()
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
-        raise NotImplementedError
+        """Up to `most` members whose time has come; see the port."""
+        self._own(partitions)
+        taken: list[Due] = []
+        wanted = self._wish(most)
+        asked = self._heads.due(partitions, now_ms)
+        for trip in range(_TRIPS):
+            if asked:
+                await self._fetch(asked, wanted, now_ms, most if not wanted else 0)
+            for lane in LANES:
+                for tenant in self._basket.tenants(lane, now_ms):
+                    self._rings[lane].join(tenant)
+                if self._serve(lane, now_ms, most, taken):
+                    break
+            else:
+                break
+            if len(taken) >= most:
+                break
+            wanted = self._wish(min((most - len(taken)) << trip, _MOST_AHEAD * most), lane)
+            asked = sorted({each for set_ in wanted for each in self._basket.behind(*set_)})
+        return taken
 
     async def next_due(self, partitions: Sequence[int]) -> int | None:
-        raise NotImplementedError
+        """The earliest waiting time, the basket's included."""
+        self._own(partitions)
+        if unsure := self._heads.unsure(partitions):
+            answers = await self._scripts.run([Call(_FIRST, self._tags[each], ()) for each in unsure])
+            for partition, (first, _) in zip(unsure, answers, strict=True):
+                self._heads.learn(partition, int(first) if first else None)
+        first = min(self._heads.first_of(partitions), self._basket.first(frozenset(partitions)))
+        return first if first < NEVER else None
 
     async def wait(self, timeout_s: float) -> None:
-        raise NotImplementedError
+        """Sleep until a new earliest member is offered, at most `timeout_s`."""
+        earlier = self._heads.earlier
+        await self._clock.wait(earlier, timeout_s)
+        earlier.clear()
 
     def wake(self) -> None:
-        raise NotImplementedError
+        """End the wait."""
+        self._heads.earlier.set()
 
-    def forget(self, partitions: Sequence[int]) -> None:
-        raise NotImplementedError
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Keep nothing of these partitions here; what lies in the basket comes back for their next owner."""
+        self._basket.forget(partitions)
+        self._heads.forget(partitions)
+
+    def clear(self) -> None:
+        """What is here is of an epoch that is over."""
+        self._basket = Basket(len(self._tags))
+        self._heads.clear()
+
+    # inside
+
+    def _own(self, partitions: Sequence[int]) -> None:
+        """These are the partitions of this process now."""
+        asked = frozenset(partitions)
+        if asked != self._asked:
+            self.forget(self._asked - asked)
+            self._asked = asked
+            self._heads.own(asked)
+
+    def _serve(self, lane: int, now_ms: int, most: int, taken: list[Due]) -> bool:
+        """Serve the lane's ring from the basket. True: the pass is full, or somebody's members must be fetched first."""
+        ring, basket = self._rings[lane], self._basket
+        while len(taken) < most:
+            turn = ring.turn()
+            if turn is None:
+                return False
+            tenant, allowed = turn
+            asked = most - len(taken)
+            if len(ring) > 1:
+                asked = min(allowed, asked)
+            got, more = basket.serve(lane, tenant, asked, now_ms)
+            taken += got
+            blocked = len(got) < asked and more
+            ring.done(tenant, min(len(got), allowed), dry=len(got) < asked and not more)
+            if blocked:
+                return True
+        return True
+
+    def _wish(self, most: int, *lanes: int) -> Wanted:
+        """What the ring's next turns need beyond the basket, as far as it is known who has something."""
+        wanted: Wanted = {}
+        left = most
+        for lane in lanes or LANES:
+            ring = self._rings[lane]
+            for tenant in ring:
+                if left <= 0:
+                    return wanted
+                turn = left if len(ring) == 1 else min(left, max(1, int(QUANTUM * self._weights.get(tenant, 1.0))))
+                left -= turn
+                sources = len(self._basket.behind(lane, tenant))
+                if sources == 1:
+                    wanted[lane, tenant] = max(1, turn - self._basket.count(lane, tenant))
+                elif sources:
+                    missing = max(0, turn - self._basket.count(lane, tenant))
+                    wanted[lane, tenant] = missing * 5 // (4 * sources) + 1
+        return wanted
+
+    async def _fetch(self, partitions: Sequence[int], wanted: Wanted, now_ms: int, whatever: int) -> None:
+        """Take what is wanted, or `whatever` is due, of these partitions; learn who has more."""
+        share = -(-whatever // len(partitions)) if len(partitions) == 1 else -(-whatever * 5 // (4 * len(partitions)))
+        args: list[str | int] = [now_ms, now_ms + HAND_MS, share, LISTED, self._passed_over]
+        for (lane, tenant), count in wanted.items():
+            args += (lane, tenant, count)
+        answers = await self._scripts.run([Call(_TAKE, self._tags[each], args) for each in partitions])
+        longest = 0
+        for partition, (first, members, *lists) in zip(partitions, answers, strict=True):
+            self._heads.learn(partition, int(first) if first else None)
+            self._basket.put(partition, _members(members))
+            for lane, listed in zip(LANES, lists, strict=True):
+                times = {tenant: int(time) for tenant, time in zip(listed[::2], listed[1::2], strict=True)}
+                self._basket.learn(partition, lane, times)
+                longest = max(longest, len(times))
+        # More tenants are due than one list names: the next pass hears of the next ones.
+        self._passed_over = self._passed_over + LISTED if longest >= LISTED else 0
+
+
+def _members(flat: Sequence[Any]) -> list[Due]:
+    return [due_of(job_id, text) for job_id, text in zip(flat[::2], flat[1::2], strict=True)]

@@ -25,6 +25,7 @@ from tocsin.near.port import (
 from tocsin.near.redis.connection import Connection
 from tocsin.near.redis.due import DueSets
 from tocsin.near.redis.epoch import Epoch
+from tocsin.near.redis.heads import Heads
 from tocsin.near.redis.keys import Keys
 from tocsin.near.redis.leases import LeaseIndex
 from tocsin.near.redis.ready import ReadyLines
@@ -67,8 +68,11 @@ class RedisNearTier:
         self._wakes = Wakes(connection, clock)
         self._weights: dict[str, float] = {}
         scripts = Scripts(connection, self._epoch.name, self._epoch.refresh, self._epoch.doubt)
-        self._taker = Taker(scripts, keys, self._wakes, clock, self._weights)
-        self._due = DueSets(scripts, keys, self._taker, due_limit)
+        heads = Heads(clock)
+        self._wakes.hear(keys.due_channel, heads.hear)
+        self._taker = Taker(scripts, keys, heads, clock, self._weights)
+        self._epoch.on_end(self._taker.clear)
+        self._due = DueSets(scripts, keys, heads, due_limit)
         self._leases = LeaseIndex(scripts, keys)
         self._ready = ReadyLines(
             scripts, keys, self._wakes, clock, self._weights, line_limit=line_limit, tenant_limit=tenant_limit

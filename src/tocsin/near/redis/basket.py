@@ -1,0 +1,106 @@
+"""What this process has taken of the due sets and not yet served, and what it knows to be due behind that.
+
+Members of a lane and tenant are kept in order of time, those of all partitions together. `behind` says from which time on a
+partition still keeps members of theirs: what is later in the basket has to wait for those.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
+
+from tocsin.model.partition import partition_of
+from tocsin.model.timer import Due
+from tocsin.near.redis.heads import NEVER
+
+_TIME = itemgetter(0)
+
+
+class Basket:
+    """Members in hand by lane and tenant."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+        self._members: tuple[dict[str, list[Due]], ...] = ({}, {})
+        self._jobs: set[str] = set()
+        self._behind: tuple[dict[str, dict[int, int]], ...] = ({}, {})
+
+    def put(self, partition: int, dues: Sequence[Due]) -> None:
+        """Members that have been taken just now, each set's in order of time."""
+        changed = set()
+        for due in dues:
+            if due[1] in self._jobs:
+                # Its deadline was over while it lay here.
+                continue
+            self._jobs.add(due[1])
+            line = due[3]
+            self._members[line[2]].setdefault(line[0], []).append(due)
+            changed.add((line[2], line[0]))
+        for lane, tenant in changed:
+            # By the time alone: those of one instant stay together by partition, in which the store's pages lie.
+            self._members[lane][tenant].sort(key=_TIME)
+
+    def learn(self, partition: int, lane: int, times: dict[str, int]) -> None:
+        """Of whom the partition has more that is due, and from when on."""
+        behind = self._behind[lane]
+        for tenant in [tenant for tenant, sources in behind.items() if partition in sources and tenant not in times]:
+            del behind[tenant][partition]
+            if not behind[tenant]:
+                del behind[tenant]
+        for tenant, time in times.items():
+            behind.setdefault(tenant, {})[partition] = time
+
+    def behind(self, lane: int, tenant: str) -> Collection[int]:
+        """The partitions that have more of a tenant's."""
+        return self._behind[lane].get(tenant, ())
+
+    def tenants(self, lane: int, now_ms: int) -> list[str]:
+        """Who has something due, here or behind."""
+        here = [tenant for tenant, members in self._members[lane].items() if members[0][0] <= now_ms]
+        return here + [tenant for tenant in self._behind[lane] if tenant not in self._members[lane]]
+
+    def count(self, lane: int, tenant: str) -> int:
+        """How many members of a tenant lie here."""
+        return len(self._members[lane].get(tenant, ()))
+
+    def serve(self, lane: int, tenant: str, most: int, now_ms: int) -> tuple[list[Due], bool]:
+        """Take out a tenant's earliest members, up to what partitions keep back; and whether one does."""
+        members = self._members[lane].get(tenant, [])
+        sources = self._behind[lane].get(tenant)
+        until = min(now_ms, min(sources.values())) if sources else now_ms
+        end = min(most, bisect_right(members, until, key=_TIME))
+        got = members[:end]
+        if got:
+            del members[:end]
+            self._jobs.difference_update([due[1] for due in got])
+            if not members:
+                del self._members[lane][tenant]
+        return got, sources is not None
+
+    def first(self, partitions: frozenset[int]) -> int:
+        """The earliest time here, of these partitions."""
+        earliest = NEVER
+        for by_tenant in self._members:
+            for members in by_tenant.values():
+                for due in members:
+                    if due[0] >= earliest:
+                        break
+                    if partition_of(due[1], self._partitions) in partitions:
+                        earliest = due[0]
+                        break
+        return earliest
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Forget what is of these partitions."""
+        gone = frozenset(partitions)
+        for lane, by_tenant in enumerate(self._members):
+            for tenant, members in list(by_tenant.items()):
+                kept = [due for due in members if partition_of(due[1], self._partitions) not in gone]
+                if kept:
+                    by_tenant[tenant] = kept
+                else:
+                    del by_tenant[tenant]
+            for partition in gone:
+                self.learn(partition, lane, {})
+        self._jobs = {due[1] for by_tenant in self._members for members in by_tenant.values() for due in members}

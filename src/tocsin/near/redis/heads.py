@@ -1,0 +1,87 @@
+"""What this process knows of each partition's first waiting time, so that a pass with nothing to do costs next to nothing.
+
+Every program that changes a due set answers the partition's first time; what other processes offer is heard on the installation's
+channel when it is earlier than all that waited there. A message may be lost and a removal elsewhere is not told, so
+what is known is believed for `BELIEVED_S` only: the dispatcher looks that often anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from tocsin.clock import Clock
+
+NEVER = 1 << 62
+BELIEVED_S = 0.4
+_NEVER_SEEN = -1e9
+
+
+class Heads:
+    """First waiting times of the partitions that this process asks for; `earlier` is set when the first of all moves forward."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Partition: (its first waiting time or NEVER, when that was told to us by the server).
+        self._known: dict[int, tuple[int, float]] = {}
+        self._own: frozenset[int] | None = None
+        self.earlier = asyncio.Event()
+
+    def hear(self, message: str) -> None:
+        """A message of another process's offer: "partition time"."""
+        partition, _, due_at = message.partition(" ")
+        self.offered(int(partition), int(due_at))
+
+    def own(self, partitions: frozenset[int]) -> None:
+        """These are the partitions that this process asks for; nothing is kept of others. Before the first call it is all."""
+        self._own = partitions
+
+    def offered(self, partition: int, due_at: int | None) -> None:
+        """A partition's first time after an offer, or what was heard of one."""
+        if due_at is None or (self._own is not None and partition not in self._own):
+            return
+        first, since = self._known.get(partition, (NEVER, _NEVER_SEEN))
+        if due_at < first:
+            if due_at < self.first():
+                self.earlier.set()
+            self._known[partition] = (due_at, since)
+
+    def seen(self, partition: int, due_at: int | None) -> None:
+        """What a program has just answered of a partition; of others than its own nothing is kept."""
+        if self._own is None or partition in self._own:
+            self.learn(partition, due_at)
+
+    def learn(self, partition: int, due_at: int | None) -> None:
+        """A look at a partition has found its first time."""
+        self._known[partition] = (NEVER if due_at is None else due_at, self._clock.elapsed_s())
+
+    def first(self) -> int:
+        """The first time of all that are known."""
+        return min((due_at for due_at, _ in self._known.values()), default=NEVER)
+
+    def due(self, partitions: Sequence[int], now_ms: int) -> list[int]:
+        """The partitions in which something is due, or of which too little is known."""
+        since = self._clock.elapsed_s() - BELIEVED_S
+        return [
+            partition
+            for partition in partitions
+            if (known := self._known.get(partition)) is None or known[0] <= now_ms or known[1] < since
+        ]
+
+    def unsure(self, partitions: Sequence[int]) -> list[int]:
+        """The partitions of which too little is known."""
+        since = self._clock.elapsed_s() - BELIEVED_S
+        return [each for each in partitions if (known := self._known.get(each)) is None or known[1] < since]
+
+    def first_of(self, partitions: Sequence[int]) -> int:
+        """The first time of these partitions, as far as it is known."""
+        return min((known[0] for each in partitions if (known := self._known.get(each)) is not None), default=NEVER)
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Know nothing of these partitions."""
+        for partition in partitions:
+            self._known.pop(partition, None)
+
+    def clear(self) -> None:
+        """Know nothing."""
+        self._known.clear()
