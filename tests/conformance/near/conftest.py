@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.conformance.near.world import ADAPTERS, PARTITIONS, Make, World
+from tests.conformance.near.world import ADAPTERS, PARTITIONS, SHARED, Make, World
 from tocsin.clock import ManualClock
 from tocsin.near.port import DUE_PER_TENANT_LANE, LINE_LIMIT, TENANT_LIMIT
 
@@ -26,7 +26,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
     ) -> World:
         clock = ManualClock(datetime(2026, 3, 1, 9, tzinfo=UTC))
         near = await ADAPTERS[request.param](request, clock, partitions, due_limit, line_limit, tenant_limit)
-        made.append(World(near, clock, partitions))
+        made.append(World(near, clock, partitions, shared=request.param in SHARED))
         return made[-1]
 
     yield make_one

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.conformance.near.world import World, ids, turns
+from tests.conformance.near.world import World, ids
 from tocsin.model.job import Lane
 from tocsin.model.partition import partition_of
 
@@ -234,14 +234,26 @@ async def test_only_members_of_the_asked_partitions_are_taken(world: World) -> N
     assert await world.take_and_drop() == [due for at, due in enumerate(dues) if at % 4 in (0, 3)]
 
 
-async def test_forgotten_partitions_leave_nothing_behind(world: World) -> None:
+async def test_forgotten_partitions_leave_nothing_behind_but_what_others_reach(world: World) -> None:
     dues = [world.due(at, partition=at % 4) for at in range(40)]
     await world.near.offer(dues)
     world.clock.advance(1)
     await world.near.take([0], world.now, 5)
     await world.near.forget([0, 1])
-    assert {partition_of(due.job_id, 4) for due in await world.take_and_drop()} == {2, 3}
-    assert (await world.near.figures(world.all)).due == 0
+    rest = await world.near.take([2, 3], world.now, 100)
+    await world.near.drop(rest)
+    assert rest == [due for at, due in enumerate(dues) if at % 4 in (2, 3)]
+    assert (await world.near.figures(world.all)).due == (20 if world.shared else 0)
+
+
+async def test_what_an_owner_took_is_due_again_when_the_next_one_begins(world: World) -> None:
+    dues = [world.due(at, partition=1) for at in range(5)]
+    await world.near.offer(dues)
+    world.clock.advance(1)
+    assert await world.take(3) == dues[:3]
+    await world.near.forget([1])
+    await world.near.begin([1])
+    assert await world.take() == (dues if world.shared else [])
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -275,12 +287,12 @@ async def test_a_new_earliest_member_ends_the_wait_and_a_later_one_does_not(worl
     await world.near.offer([world.due(10_000)])
     await world.near.wait_due(0)
     waiting = asyncio.ensure_future(world.near.wait_due(0.5))
-    await turns()
+    await world.turns()
     await world.near.offer([world.due(20_000)])
-    await turns()
+    await world.turns()
     assert not waiting.done()
     await world.near.offer([world.due(5_000)])
-    await turns()
+    await world.turns()
     assert waiting.done()
 
 
@@ -291,20 +303,20 @@ async def test_a_member_that_is_due_now_ends_the_wait_also_for_a_tenant_that_was
     assert len(await world.take_and_drop(100)) == 100
     await world.near.wait_due(0)
     waiting = asyncio.ensure_future(world.near.wait_due(0.5))
-    await turns()
+    await world.turns()
     await world.near.offer([world.due(1_000)])
-    await turns()
+    await world.turns()
     assert waiting.done()
 
 
 async def test_the_wait_for_members_ends_at_its_time(world: World) -> None:
     waiting = asyncio.ensure_future(world.near.wait_due(0.5))
-    await turns()
+    await world.turns()
     world.clock.advance(0.4)
-    await turns()
+    await world.turns()
     assert not waiting.done()
     world.clock.advance(0.1)
-    await turns()
+    await world.turns()
     assert waiting.done()
 
 

@@ -84,6 +84,7 @@ ADAPTERS: dict[str, Callable[[pytest.FixtureRequest, ManualClock, int, int, int,
     "memory": memory,
     "redis": redis,
 }
+SHARED = frozenset({"redis"})
 
 
 @dataclass
@@ -93,6 +94,8 @@ class World:
     near: NearTier
     clock: ManualClock
     partitions: int
+    # Other processes reach what is in it, so a process that forgets a partition takes nothing away.
+    shared: bool = False
     entropy: SeededEntropy = field(default_factory=lambda: SeededEntropy(1))
     requests: int = 0
 

@@ -40,7 +40,9 @@ class DueSets:
 
     async def offer(self, dues: Sequence[Due]) -> list[Due]:
         """Remember members; answers those that lie behind a cut."""
-        calls = [call for at in range(0, len(dues), MOST_OFFERED) for call in self._offers(dues[at : at + MOST_OFFERED])]
+        calls = [
+            call for at in range(0, len(dues), MOST_OFFERED) for call in self._offers(dues[at : at + MOST_OFFERED])
+        ]
         answers = await self._scripts.run([call for _, call in calls])
         refused: set[str] = set()
         for (partition, _), answer in zip(calls, answers, strict=True):
