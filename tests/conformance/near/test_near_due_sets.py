@@ -8,7 +8,6 @@ import pytest
 
 from tests.conformance.near.world import World, ids
 from tocsin.model.job import Lane
-from tocsin.model.partition import partition_of
 
 DAY_MS = 86_400_000
 
@@ -199,7 +198,7 @@ async def test_members_that_come_late_take_their_place_among_the_others(world: W
 
 
 async def test_one_tenants_burst_does_not_delay_anothers_single_member(world: World) -> None:
-    await world.near.offer(world.dues(100_000, tenant="a"))
+    await world.near.offer(world.dues(20_000, tenant="a"))
     await world.near.offer([one := world.due(1, tenant="b")])
     world.clock.advance(1)
     assert one in await world.take_and_drop(100)

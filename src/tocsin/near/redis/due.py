@@ -24,7 +24,8 @@ from tocsin.near.redis.scripts import Call, Script, Scripts
 LEAST_LIMIT = 4_000
 MOST_SLACK = 2_000
 MOST_PER_CALL = 1_000
-MOST_OFFERED = 2_000
+# In one round trip: a server on a busy machine must have done them long before the connection's time-out.
+MOST_OFFERED = 4_000
 _OFFER, _DROP, _RESTORE = Script("due_offer"), Script("due_drop"), Script("due_restore")
 _RETURN, _REMOVE, _FIRST = Script("due_return"), Script("due_remove"), Script("due_first")
 _CUTS, _CUT_MOVE = Script("cuts"), Script("cut_move")
@@ -40,14 +41,13 @@ class DueSets:
 
     async def offer(self, dues: Sequence[Due]) -> list[Due]:
         """Remember members; answers those that lie behind a cut."""
-        calls = [
-            call for at in range(0, len(dues), MOST_OFFERED) for call in self._offers(dues[at : at + MOST_OFFERED])
-        ]
-        answers = await self._scripts.run([call for _, call in calls])
         refused: set[str] = set()
-        for (partition, _), answer in zip(calls, answers, strict=True):
-            self._heads.offered(partition, _time(answer[0]))
-            refused.update(answer[1:])
+        for at in range(0, len(dues), MOST_OFFERED):
+            calls = self._offers(dues[at : at + MOST_OFFERED])
+            answers = await self._scripts.run([call for _, call in calls])
+            for (partition, _), answer in zip(calls, answers, strict=True):
+                self._heads.offered(partition, _time(answer[0]))
+                refused.update(answer[1:])
         return [due for due in dues if due[1] in refused] if refused else []
 
     async def drop(self, dues: Sequence[Due]) -> None:
@@ -131,9 +131,10 @@ class DueSets:
             for partition, some in args.items()
             for at in range(0, len(some), MOST_PER_CALL)
         ]
+        sent = self._heads.sending()
         answers = await self._scripts.run([call for _, call in calls])
         for (partition, _), answer in zip(calls, answers, strict=True):
-            self._heads.seen(partition, _time(answer))
+            self._heads.seen(partition, _time(answer), sent)
 
 
 def _time(text: str) -> int | None:

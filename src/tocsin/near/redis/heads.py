@@ -24,6 +24,9 @@ class Heads:
         self._clock = clock
         # Partition: (its first waiting time or NEVER, when that was told to us by the server).
         self._known: dict[int, tuple[int, float]] = {}
+        # Partition: (the count of offers when one was told, its time): an answer that was on its way meanwhile may be older.
+        self._told: dict[int, tuple[int, int]] = {}
+        self._offers = 0
         self._own: frozenset[int] | None = None
         self.earlier = asyncio.Event()
 
@@ -40,20 +43,30 @@ class Heads:
         """A partition's first time after an offer, or what was heard of one."""
         if due_at is None or (self._own is not None and partition not in self._own):
             return
+        self._offers += 1
+        self._told[partition] = (self._offers, due_at)
         first, since = self._known.get(partition, (NEVER, _NEVER_SEEN))
         if due_at < first:
             if due_at < self.first():
                 self.earlier.set()
             self._known[partition] = (due_at, since)
 
-    def seen(self, partition: int, due_at: int | None) -> None:
+    def sending(self) -> int:
+        """Call before a program is sent, and give `learn` or `seen` what this answers."""
+        return self._offers
+
+    def seen(self, partition: int, due_at: int | None, sent: int) -> None:
         """What a program has just answered of a partition; of others than its own nothing is kept."""
         if self._own is None or partition in self._own:
-            self.learn(partition, due_at)
+            self.learn(partition, due_at, sent)
 
-    def learn(self, partition: int, due_at: int | None) -> None:
-        """A look at a partition has found its first time."""
-        self._known[partition] = (NEVER if due_at is None else due_at, self._clock.elapsed_s())
+    def learn(self, partition: int, due_at: int | None, sent: int) -> None:
+        """A look at a partition has found its first time; what was told of offers since it was sent may be news to it."""
+        first = NEVER if due_at is None else due_at
+        told = self._told.get(partition)
+        if told is not None and told[0] > sent:
+            first = min(first, told[1])
+        self._known[partition] = (first, self._clock.elapsed_s())
 
     def first(self) -> int:
         """The first time of all that are known."""
@@ -81,7 +94,9 @@ class Heads:
         """Know nothing of these partitions."""
         for partition in partitions:
             self._known.pop(partition, None)
+            self._told.pop(partition, None)
 
     def clear(self) -> None:
         """Know nothing."""
         self._known.clear()
+        self._told.clear()

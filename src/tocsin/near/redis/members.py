@@ -2,6 +2,9 @@
 
     due_at US version US priority US line        line: tenant US queue US lane US suspect US handler US hold
 
+A job that waits costs some 195 bytes of the server (measured with 100,000 in Valkey 9.1): its ID twice, as the hash's field and in
+the sorted set, and this text. The hash is what makes offers idempotent and lets a job be found without its time.
+
 US is the ASCII unit separator, which no name may contain; `hold` comes last and may contain anything. Reading is the hottest
 path of this adapter, so lines are interned: many jobs share one, and a member costs one split and one look-up.
 """

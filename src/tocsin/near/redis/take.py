@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tocsin.clock import Clock
+from tocsin.errors import NearUnavailable
 from tocsin.model.fairness import QUANTUM, DeficitRing
 from tocsin.model.timer import Due
 from tocsin.near.redis.basket import Basket
@@ -45,6 +46,7 @@ class Taker:
         self._rings = (DeficitRing(weights), DeficitRing(weights))
         self._basket = Basket(len(self._tags))
         self._passed_over = 0
+        self._unheard: dict[int, int] = {}
         self._asked: frozenset[int] = frozenset()
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
@@ -55,7 +57,12 @@ class Taker:
         asked = self._heads.due(partitions, now_ms)
         for trip in range(_TRIPS):
             if asked:
-                await self._fetch(asked, wanted, now_ms, most if not wanted else 0)
+                try:
+                    await self._fetch(asked, wanted, now_ms, 0 if wanted else most)
+                except NearUnavailable:
+                    if taken:
+                        break
+                    raise
             for lane in LANES:
                 for tenant in self._basket.tenants(lane, now_ms):
                     self._rings[lane].join(tenant)
@@ -73,9 +80,10 @@ class Taker:
         """The earliest waiting time, the basket's included."""
         self._own(partitions)
         if unsure := self._heads.unsure(partitions):
+            sent = self._heads.sending()
             answers = await self._scripts.run([Call(_FIRST, self._tags[each], ()) for each in unsure])
             for partition, (first, _) in zip(unsure, answers, strict=True):
-                self._heads.learn(partition, int(first) if first else None)
+                self._heads.learn(partition, int(first) if first else None, sent)
         first = min(self._heads.first_of(partitions), self._basket.first(frozenset(partitions)))
         return first if first < NEVER else None
 
@@ -97,6 +105,7 @@ class Taker:
     def clear(self) -> None:
         """What is here is of an epoch that is over."""
         self._basket = Basket(len(self._tags))
+        self._unheard.clear()
         self._heads.clear()
 
     # inside
@@ -150,13 +159,28 @@ class Taker:
     async def _fetch(self, partitions: Sequence[int], wanted: Wanted, now_ms: int, whatever: int) -> None:
         """Take what is wanted, or `whatever` is due, of these partitions; learn who has more."""
         share = -(-whatever // len(partitions)) if len(partitions) == 1 else -(-whatever * 5 // (4 * len(partitions)))
-        args: list[str | int] = [now_ms, now_ms + HAND_MS, share, LISTED, self._passed_over]
-        for (lane, tenant), count in wanted.items():
-            args += (lane, tenant, count)
-        answers = await self._scripts.run([Call(_TAKE, self._tags[each], args) for each in partitions])
+        sets = [part for (lane, tenant), count in wanted.items() for part in (lane, tenant, count)]
+        deadline = now_ms + HAND_MS
+        calls = [
+            Call(
+                _TAKE,
+                self._tags[each],
+                (now_ms, deadline, share, LISTED, self._passed_over, self._unheard.get(each, ""), *sets),
+            )
+            for each in partitions
+        ]
+        sent = self._heads.sending()
+        try:
+            answers = await self._scripts.run(calls)
+        except NearUnavailable:
+            # It may have been carried out: the next call puts back what was taken with that deadline and went unheard.
+            self._unheard.update(dict.fromkeys(partitions, deadline))
+            raise
+        for each in partitions:
+            self._unheard.pop(each, None)
         longest = 0
         for partition, (first, members, *lists) in zip(partitions, answers, strict=True):
-            self._heads.learn(partition, int(first) if first else None)
+            self._heads.learn(partition, int(first) if first else None, sent)
             self._basket.put(partition, _members(members))
             for lane, listed in zip(LANES, lists, strict=True):
                 times = {tenant: int(time) for tenant, time in zip(listed[::2], listed[1::2], strict=True)}

@@ -6,10 +6,11 @@
 -- ARGV[2]  now in ms; ARGV[3] the deadline of what is taken now, in ms
 -- ARGV[4]  how many to take of whatever is due, shared alike by tenants, precise first; 0: only what is named
 -- ARGV[5]  how many tenants to list, ARGV[6] how many to pass over (where more are due than are listed)
--- ARGV[7]… lane, tenant, how many: take of these sets
+-- ARGV[7]  the deadline of an earlier call whose answer was lost: its members are put back first; '' if none
+-- ARGV[8]… lane, tenant, how many: take of these sets
 -- answers  {first waiting time, {job, text, …}, {tenant, its first time, …} of lane 0, the same of lane 1}, or 'LOST';
 --          the lists name the tenants of whom more is due
--- A repeat takes the next ones; the first ones' deadline brings them back. It moves members and adds none, so it runs on a
+-- A repeat takes the next ones; it puts the first ones back if it names their deadline. It moves members and adds none, so it runs on a
 -- full server too.
 
 --@ sets
@@ -19,6 +20,13 @@ local got = {}
 for _, job in ipairs(redis.call('ZRANGEBYSCORE', taken, '-inf', now, 'LIMIT', 0, 500)) do
   redis.call('ZREM', taken, job)
   put_back(job)
+end
+
+if ARGV[7] ~= '' then
+  for _, job in ipairs(redis.call('ZRANGEBYSCORE', taken, ARGV[7], ARGV[7])) do
+    redis.call('ZREM', taken, job)
+    put_back(job)
+  end
 end
 
 local function take(lane, tenant, count)
@@ -37,7 +45,7 @@ local function take(lane, tenant, count)
   return #due
 end
 
-for at = 7, #ARGV, 3 do
+for at = 8, #ARGV, 3 do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2])
 end
 if most > 0 then
