@@ -7,7 +7,7 @@ partition still keeps members of theirs: what is later in the basket has to wait
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
 
 from tocsin.model.partition import partition_of
@@ -91,16 +91,28 @@ class Basket:
                         break
         return earliest
 
+    def discard(self, job_ids: Iterable[str]) -> list[Due]:
+        """Take out what lies here of these jobs."""
+        gone = self._jobs.intersection(job_ids)
+        return self._take_out(lambda due: due[1] in gone) if gone else []
+
     def forget(self, partitions: Iterable[int]) -> None:
         """Forget what is of these partitions."""
         gone = frozenset(partitions)
-        for lane, by_tenant in enumerate(self._members):
-            for tenant, members in list(by_tenant.items()):
-                kept = [due for due in members if partition_of(due[1], self._partitions) not in gone]
-                if kept:
-                    by_tenant[tenant] = kept
-                else:
-                    del by_tenant[tenant]
+        for lane in range(len(self._behind)):
             for partition in gone:
                 self.learn(partition, lane, {})
-        self._jobs = {due[1] for by_tenant in self._members for members in by_tenant.values() for due in members}
+        self._take_out(lambda due: partition_of(due[1], self._partitions) in gone)
+
+    def _take_out(self, which: Callable[[Due], bool]) -> list[Due]:
+        out: list[Due] = []
+        for by_tenant in self._members:
+            for tenant, members in list(by_tenant.items()):
+                here = [due for due in members if which(due)]
+                if len(here) == len(members):
+                    del by_tenant[tenant]
+                elif here:
+                    by_tenant[tenant] = [due for due in members if not which(due)]
+                out += here
+        self._jobs.difference_update([due[1] for due in out])
+        return out

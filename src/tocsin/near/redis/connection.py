@@ -4,8 +4,8 @@ Whatever keeps Redis from answering (gone, loading, full, read-only, cluster dow
 caller goes on without the near tier and comes back, which is better than waiting inside a driver. Calls may have been carried
 out all the same, so all of them can be repeated.
 
-A read-only answer means that this server is a replica now: its connections are dropped, so that the next call looks for the
-primary anew behind the same name.
+After a lost connection, and after a read-only answer (this server is a replica now), the idle connections are dropped too: the next
+call looks for the primary anew behind the same name.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Connection:
                 pipeline.execute_command(*command)
             answers: list[Any] = await pipeline.execute(raise_on_error=False)
         except (RedisError, RedisClusterException, OSError) as exc:
+            await self._drop_connections()
             raise unavailable(exc) from exc
         for answer in answers:
             if isinstance(answer, Exception) and _is_unavailable(answer):

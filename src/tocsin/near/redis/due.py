@@ -16,10 +16,11 @@ from typing import Any
 from tocsin.model.partition import partition_of
 from tocsin.model.timer import Due, TimerKey
 from tocsin.near.port import Cut
-from tocsin.near.redis.heads import Heads
+from tocsin.near.redis.heads import Heads, look
 from tocsin.near.redis.keys import Keys
 from tocsin.near.redis.members import text_of
 from tocsin.near.redis.scripts import Call, Script, Scripts
+from tocsin.near.redis.take import Taker
 
 LEAST_LIMIT = 4_000
 MOST_SLACK = 2_000
@@ -27,15 +28,16 @@ MOST_PER_CALL = 1_000
 # In one round trip: a server on a busy machine must have done them long before the connection's time-out.
 MOST_OFFERED = 4_000
 _OFFER, _DROP, _RESTORE = Script("due_offer"), Script("due_drop"), Script("due_restore")
-_RETURN, _REMOVE, _FIRST = Script("due_return"), Script("due_remove"), Script("due_first")
+_RETURN, _REMOVE = Script("due_return"), Script("due_remove")
 _CUTS, _CUT_MOVE = Script("cuts"), Script("cut_move")
 
 
 class DueSets:
     """All due sets. `limit` is the most that a tenant keeps per lane, shared out over the partitions."""
 
-    def __init__(self, scripts: Scripts, keys: Keys, heads: Heads, limit: int) -> None:
-        self._scripts, self._tags, self._channel, self._heads = scripts, keys.partition_tags, keys.due_channel, heads
+    def __init__(self, scripts: Scripts, keys: Keys, heads: Heads, taker: Taker, limit: int) -> None:
+        self._scripts, self._tags, self._channel = scripts, keys.partition_tags, keys.due_channel
+        self._heads, self._taker = heads, taker
         self._limit = max(limit // len(self._tags), min(limit, LEAST_LIMIT))
         self._slack = max(min(self._limit // 4, MOST_SLACK), 1)
 
@@ -59,7 +61,9 @@ class DueSets:
         await self._by_partition(_RESTORE, ((due[1], (due[1],)) for due in dues))
 
     async def remove(self, job_ids: Sequence[str]) -> None:
-        """Forget waiting members."""
+        """Forget waiting members, also those that this process has taken ahead of their turn."""
+        if ahead := self._taker.discard(job_ids):
+            await self.drop(ahead)
         await self._by_partition(_REMOVE, ((job_id, (job_id,)) for job_id in job_ids))
 
     async def return_taken(self, partitions: Sequence[int]) -> None:
@@ -72,8 +76,7 @@ class DueSets:
 
     async def count(self, partitions: Sequence[int]) -> int:
         """How many members there are, taken ones included."""
-        answers = await self._scripts.run([Call(_FIRST, self._tags[each], ()) for each in partitions])
-        return sum(int(count) for _, count in answers)
+        return sum(count for _, count in await look(self._scripts, [self._tags[each] for each in partitions]))
 
     # cuts
 

@@ -99,7 +99,7 @@ class Epoch:
     async def begin(self, partitions: Sequence[int]) -> None:
         """Make the tags of partitions alive."""
         tags = [self._keys.partition_tags[partition] for partition in partitions]
-        epoch = await self.refresh()
+        epoch = await self.look()
         answers = await self._each(_TAG_BEGIN, tags, epoch)
         if not all(answers):
             self._name = ""

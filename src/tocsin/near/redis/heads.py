@@ -11,10 +11,18 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from tocsin.clock import Clock
+from tocsin.near.redis.scripts import Call, Script, Scripts
 
 NEVER = 1 << 62
 BELIEVED_S = 0.4
 _NEVER_SEEN = -1e9
+_FIRST = Script("due_first")
+
+
+async def look(scripts: Scripts, tags: Sequence[str]) -> list[tuple[int | None, int]]:
+    """(first waiting time, members with the taken ones) of each partition, by its tag."""
+    answers = await scripts.run([Call(_FIRST, tag, ()) for tag in tags])
+    return [(int(first) if first else None, int(count)) for first, count in answers]
 
 
 class Heads:

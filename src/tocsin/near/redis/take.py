@@ -21,7 +21,7 @@ from tocsin.errors import NearUnavailable
 from tocsin.model.fairness import QUANTUM, DeficitRing
 from tocsin.model.timer import Due
 from tocsin.near.redis.basket import Basket
-from tocsin.near.redis.heads import NEVER, Heads
+from tocsin.near.redis.heads import NEVER, Heads, look
 from tocsin.near.redis.keys import Keys
 from tocsin.near.redis.members import due_of
 from tocsin.near.redis.scripts import Call, Script, Scripts
@@ -31,7 +31,7 @@ HAND_MS = 90_000
 LISTED = 200
 _TRIPS = 8
 _MOST_AHEAD = 8
-_TAKE, _FIRST = Script("due_take"), Script("due_first")
+_TAKE = Script("due_take")
 
 # (lane, tenant): how many to take of that set in each partition that has some.
 Wanted = dict[tuple[int, str], int]
@@ -81,9 +81,9 @@ class Taker:
         self._own(partitions)
         if unsure := self._heads.unsure(partitions):
             sent = self._heads.sending()
-            answers = await self._scripts.run([Call(_FIRST, self._tags[each], ()) for each in unsure])
-            for partition, (first, _) in zip(unsure, answers, strict=True):
-                self._heads.learn(partition, int(first) if first else None, sent)
+            found = await look(self._scripts, [self._tags[each] for each in unsure])
+            for partition, (head, _) in zip(unsure, found, strict=True):
+                self._heads.learn(partition, head, sent)
         first = min(self._heads.first_of(partitions), self._basket.first(frozenset(partitions)))
         return first if first < NEVER else None
 
@@ -101,6 +101,10 @@ class Taker:
         """Keep nothing of these partitions here; what lies in the basket comes back for their next owner."""
         self._basket.forget(partitions)
         self._heads.forget(partitions)
+
+    def discard(self, job_ids: Sequence[str]) -> list[Due]:
+        """Members that were taken and not yet served are not served any more; the caller drops them."""
+        return self._basket.discard(job_ids)
 
     def clear(self) -> None:
         """What is here is of an epoch that is over."""

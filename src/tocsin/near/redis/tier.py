@@ -72,7 +72,7 @@ class RedisNearTier:
         self._wakes.hear(keys.due_channel, heads.hear)
         self._taker = Taker(scripts, keys, heads, clock, self._weights)
         self._epoch.on_end(self._taker.clear)
-        self._due = DueSets(scripts, keys, heads, due_limit)
+        self._due = DueSets(scripts, keys, heads, self._taker, due_limit)
         self._leases = LeaseIndex(scripts, keys)
         self._ready = ReadyLines(
             scripts, keys, self._wakes, clock, self._weights, line_limit=line_limit, tenant_limit=tenant_limit
