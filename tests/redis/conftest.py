@@ -24,8 +24,8 @@ def own_server() -> Iterator[Callable[..., RedisServer]]:
     servers: list[RedisServer] = []
 
     def start(**settings: str) -> RedisServer:
-        servers.append(RedisServer(**settings).start())
-        return servers[-1]
+        servers.append(RedisServer(**settings))
+        return servers[-1].start()
 
     yield start
     for server in servers:

@@ -11,7 +11,8 @@ import pytest
 from tests.redis.conftest import Open
 from tests.redis.keys import client
 from tests.servers.redis import RedisServer
-from tocsin.errors import NearUnavailable
+from tocsin.errors import ConfigError, NearUnavailable
+from tocsin.near.redis.connection import Connection
 
 Start = Callable[..., RedisServer]
 # The connection's own time-out, and what a busy machine adds.
@@ -106,3 +107,10 @@ async def test_a_full_server_refuses_what_adds_and_does_what_frees(own_server: S
     assert figures.bytes_used is not None
     assert figures.bytes_used > figures.bytes_limit
     assert await world.near.generation() == before
+
+
+@pytest.mark.parametrize("url", ["http://u:geheim@host/0", "redis+cluster://u:geheim@a:1 nonsense://u:geheim@b:2"])
+def test_an_address_that_cannot_be_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Connection(url)
+    assert "geheim" not in str(refused.value)

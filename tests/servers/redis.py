@@ -63,6 +63,9 @@ class RedisServer:
             name.replace("_", "-"): value for name, value in settings.items()
         }
         self.port = _free_port()
+        if "cluster-enabled" in self._settings:
+            # Its own choice, 10,000 above the other, may be no port at all.
+            self._settings["cluster-port"] = str(_free_port())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -10,6 +10,7 @@ call looks for the primary anew behind the same name.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ from tocsin.errors import ConfigError, NearUnavailable
 
 TIMEOUT_S = 1.5
 CONNECTIONS = 32
-_CLUSTER = "redis+cluster"
+_CLUSTER = "+cluster"
 # Answers of a server that is there and will not do it now: a failed snapshot, a primary that lost its replicas or is busy.
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "OOM", "READONLY")
 
@@ -48,10 +49,14 @@ class Connection:
 
     def __init__(self, url: str) -> None:
         addresses = url.split()
-        self._client: Redis | RedisCluster = (
-            _cluster(addresses) if len(addresses) > 1 or urlsplit(addresses[0]).scheme == _CLUSTER else _single(url)
-        )
-        self._pubsub_client = self._client if isinstance(self._client, Redis) else None
+        self._client: Redis | RedisCluster
+        if len(addresses) == 1 and not urlsplit(url.strip()).scheme.endswith(_CLUSTER):
+            self._client = _single(addresses[0])
+            self._listeners = deque([self._client])
+        else:
+            addresses = [address.replace(_CLUSTER, "", 1) for address in addresses]
+            self._client = _cluster(addresses)
+            self._listeners = deque(_single(address) for address in addresses)
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """Send all in one round trip; answers or `ResponseError`s that the caller must look at, in the same order."""
@@ -82,10 +87,12 @@ class Connection:
         if isinstance(self._client, Redis):
             return [await self.ask(*command)]
         try:
-            answers: Any = await self._client.execute_command(*command, target_nodes=RedisCluster.PRIMARIES)
+            await self._client.initialize()
+            return [
+                await self._client.execute_command(*command, target_nodes=node) for node in self._client.get_primaries()
+            ]
         except (RedisError, RedisClusterException, OSError) as exc:
             raise unavailable(exc) from exc
-        return list(answers.values()) if isinstance(answers, dict) else [answers]
 
     async def scan(self, cursor: int, pattern: str, count: int) -> tuple[int, list[str]]:
         """One step through all keys of a single server; a cluster's keys in one go, since its cursors are many."""
@@ -98,23 +105,14 @@ class Connection:
             raise unavailable(exc) from exc
 
     def pubsub(self) -> PubSub:
-        """A connection that listens; in a cluster to any one server, since all pass on what is published."""
-        if self._pubsub_client is None:
-            assert isinstance(self._client, RedisCluster)
-            node = self._client.get_default_node()
-            self._pubsub_client = _single(f"redis://{node.host}:{node.port}", **self._client_credentials())
-        return self._pubsub_client.pubsub(ignore_subscribe_messages=True)
+        """A connection that listens; in a cluster to each named server in turn, since all pass on what is published."""
+        self._listeners.rotate(-1)
+        return self._listeners[-1].pubsub(ignore_subscribe_messages=True)
 
     async def close(self) -> None:
         """Let go of every connection."""
-        if self._pubsub_client is not None and self._pubsub_client is not self._client:
-            await self._pubsub_client.aclose()
-        await self._client.aclose()
-
-    def _client_credentials(self) -> dict[str, Any]:
-        assert isinstance(self._client, RedisCluster)
-        kwargs = self._client.connection_kwargs
-        return {name: kwargs[name] for name in ("username", "password") if kwargs.get(name)}
+        for client in {self._client, *self._listeners}:
+            await client.aclose()
 
     async def _drop_connections(self) -> None:
         if isinstance(self._client, Redis):
@@ -144,13 +142,11 @@ def _options() -> dict[str, Any]:
     }
 
 
-def _single(url: str, **more: Any) -> Redis:
+def _single(url: str) -> Redis:
     try:
-        pool = BlockingConnectionPool.from_url(
-            url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **(_options() | more)
-        )
+        pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **_options())
     except ValueError as exc:
-        raise ConfigError(f"near is {url!r}: {exc}; use redis://host:port/db or rediss://…") from exc
+        raise ConfigError(f"near is {_shown(url)}: {exc}; use redis://host:port/db or rediss://…") from exc
     return Redis.from_pool(pool)
 
 
@@ -159,17 +155,21 @@ def _cluster(addresses: list[str]) -> RedisCluster:
     parsed: dict[str, Any] = {}
     for address in addresses:
         try:
-            parsed = dict(parse_url(address.replace(_CLUSTER, "redis", 1)))
+            parsed = dict(parse_url(address))
         except ValueError as exc:
-            raise ConfigError(f"near names {address!r}: {exc}; use redis+cluster://host:port") from exc
+            raise ConfigError(f"near names {_shown(address)}: {exc}; use redis+cluster://host:port") from exc
         nodes.append(ClusterNode(parsed.get("host", "localhost"), parsed.get("port", 6379)))
     secure = addresses[0].startswith("rediss")
     credentials = {name: parsed[name] for name in ("username", "password") if name in parsed}
     return RedisCluster(
         startup_nodes=nodes,
-        cluster_error_retry_attempts=0,
         max_connections=CONNECTIONS,
         ssl=secure,
         **_options(),
         **credentials,
     )
+
+
+def _shown(url: str) -> str:
+    """An address as errors may show it: without the password."""
+    return url.rpartition("@")[2] if "@" in url else url

@@ -85,8 +85,9 @@ class Epoch:
 
     async def look(self) -> str:
         """Begin a new epoch if anything may have been lost; the name of the one that is. Also removes a few old keys."""
-        servers = _servers(await self._connection.on_every_server("INFO", "server", "replication", "stats"))
         found = await self._found()
+        # Asked for after the epoch, so that what is older than a new epoch never ends that.
+        servers = _servers(await self._connection.on_every_server("INFO", "server", "replication", "stats"))
         if not found.name or found.servers != servers or (found.open and found.name == self._doubtful):
             found = _found(await self._ask(_BEGIN, found.name, servers))
         if not found.open:
