@@ -31,6 +31,7 @@ HAND_MS = 90_000
 LISTED = 200
 _TRIPS = 8
 _MOST_AHEAD = 8
+_AHEAD = 4
 _TAKE = Script("due_take")
 
 # (lane, tenant): how many to take of that set in each partition that has some.
@@ -54,7 +55,7 @@ class Taker:
         self._own(partitions)
         taken: list[Due] = []
         wanted = self._wish(most)
-        asked = self._heads.due(partitions, now_ms)
+        asked = self._heads.due(partitions, now_ms, at_once=not wanted)
         for trip in range(_TRIPS):
             if asked:
                 try:
@@ -142,22 +143,23 @@ class Taker:
         return True
 
     def _wish(self, most: int, *lanes: int) -> Wanted:
-        """What the ring's next turns need beyond the basket, as far as it is known who has something."""
+        """What the ring's next turns need beyond the basket, for some passes ahead, as far as it is known who has something."""
         wanted: Wanted = {}
-        left = most
         for lane in lanes or LANES:
-            ring = self._rings[lane]
-            for tenant in ring:
+            ring, left = self._rings[lane], most * _AHEAD
+            for at, tenant in enumerate(ring):
                 if left <= 0:
-                    return wanted
+                    break
                 turn = left if len(ring) == 1 else min(left, max(1, int(QUANTUM * self._weights.get(tenant, 1.0))))
                 left -= turn
                 sources = len(self._basket.behind(lane, tenant))
-                if sources == 1:
-                    wanted[lane, tenant] = max(1, turn - self._basket.count(lane, tenant))
-                elif sources:
-                    missing = max(0, turn - self._basket.count(lane, tenant))
-                    wanted[lane, tenant] = missing * 5 // (4 * sources) + 1
+                if sources == 1 == len(ring):
+                    # Nothing to merge: no more than what is served at once.
+                    turn = most
+                missing = turn - self._basket.count(lane, tenant)
+                if sources and (missing > 0 or at == 0):
+                    # From each source its share and a quarter; of the first one, at least what it waits for.
+                    wanted[lane, tenant] = max(1, missing if sources == 1 else missing * 5 // (4 * sources) + 1)
         return wanted
 
     async def _fetch(self, partitions: Sequence[int], wanted: Wanted, now_ms: int, whatever: int) -> None:
@@ -184,7 +186,7 @@ class Taker:
             self._unheard.pop(each, None)
         longest = 0
         for partition, (first, members, *lists) in zip(partitions, answers, strict=True):
-            self._heads.learn(partition, int(first) if first else None, sent)
+            self._heads.learn(partition, int(first) if first else None, sent, left=any(lists))
             self._basket.put(partition, _members(members))
             for lane, listed in zip(LANES, lists, strict=True):
                 times = {tenant: int(time) for tenant, time in zip(listed[::2], listed[1::2], strict=True)}
