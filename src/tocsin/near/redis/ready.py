@@ -1,20 +1,22 @@
-"""Ready lines in Redis."""
+"""The ready half of the tier: lines, hands, the executor's pops, waiting claims, and what all processes know together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from tocsin.clock import Clock
-from tocsin.model.job import Line
-from tocsin.model.timer import Due
-from tocsin.near.port import CountKey, Pop, Popped, QueueGate, WorkerSeen
+from tocsin.near.port import Pop, Popped
+from tocsin.near.redis.callbacks import Callbacks
+from tocsin.near.redis.hands import Hands
 from tocsin.near.redis.keys import Keys
+from tocsin.near.redis.known import Known
+from tocsin.near.redis.lines import Lines
+from tocsin.near.redis.programs import Programs
 from tocsin.near.redis.scripts import Scripts
+from tocsin.near.redis.waits import Waits
 from tocsin.near.redis.wakes import Wakes
 
 
 class ReadyLines:
-    """The lines of an installation. Hears `keys.ready_channel`."""
+    """The lines of an installation, by their parts."""
 
     def __init__(
         self,
@@ -27,57 +29,13 @@ class ReadyLines:
         line_limit: int,
         tenant_limit: int,
     ) -> None:
-        return
-
-    async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
-        raise NotImplementedError
+        programs = Programs(scripts, clock)
+        self.known = Known(scripts, keys, clock)
+        self.waits = Waits(programs, keys, wakes, clock)
+        self.lines = Lines(programs, keys, self.waits, line_limit=line_limit, tenant_limit=tenant_limit)
+        self.hands = Hands(programs, keys, self.waits)
+        self._callbacks = Callbacks(programs, keys, self.hands, self.waits, weights)
 
     async def pop(self, wish: Pop) -> Popped:
-        raise NotImplementedError
-
-    async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
-        raise NotImplementedError
-
-    async def unpop(self, request_id: str) -> None:
-        raise NotImplementedError
-
-    async def wait(self, wish: Pop, timeout_s: float) -> bool:
-        raise NotImplementedError
-
-    async def remove(self, job_ids: Sequence[str]) -> None:
-        return
-
-    async def configure(self, tenant: str, queue: str, gate: QueueGate) -> None:
-        raise NotImplementedError
-
-    async def set_parked(self, line: Line, partition: int, parked: bool) -> None:
-        raise NotImplementedError
-
-    async def lines_with_room(self, partitions: Sequence[int]) -> list[Line]:
-        raise NotImplementedError
-
-    async def add_counts(self, changes: Mapping[CountKey, int]) -> None:
-        raise NotImplementedError
-
-    async def counts(self) -> dict[CountKey, int]:
-        raise NotImplementedError
-
-    async def reset_counts(self, counts: Mapping[CountKey, int]) -> None:
-        raise NotImplementedError
-
-    async def note_workers(self, seen: Sequence[WorkerSeen]) -> None:
-        raise NotImplementedError
-
-    async def workers(self) -> list[WorkerSeen]:
-        raise NotImplementedError
-
-    async def ready_count(self, tenant: str, queue: str) -> tuple[int, int | None]:
-        raise NotImplementedError
-
-    async def figures(self) -> tuple[int, int]:
-        """How many jobs are in lines, and how many in hand, of all."""
-        return 0, 0
-
-    def quiesce(self) -> None:
-        """Wake every waiting claim; later waits return False at once."""
-        return
+        """Take jobs for a request: a queue's tasks, or callbacks of all."""
+        return await (self._callbacks.pop(wish) if wish.queue is None else self.hands.pop(wish))

@@ -134,31 +134,31 @@ class RedisNearTier:
     # ready lines
 
     async def push(self, dues: Sequence[Due], *, unpark: bool = False) -> list[Due]:
-        return await self._ready.push(dues, unpark=unpark)
+        return await self._ready.lines.push(dues, unpark=unpark)
 
     async def pop(self, wish: Pop) -> Popped:
         return await self._ready.pop(wish)
 
     async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
-        await self._ready.settle(request_id, claimed)
+        await self._ready.hands.settle(request_id, claimed)
 
     async def unpop(self, request_id: str) -> None:
-        await self._ready.unpop(request_id)
+        await self._ready.hands.unpop(request_id)
 
     async def wait_ready(self, wish: Pop, timeout_s: float) -> bool:
-        return await self._ready.wait(wish, timeout_s)
+        return await self._ready.waits.wait(wish, timeout_s)
 
     async def remove(self, job_ids: Sequence[str]) -> None:
-        await asyncio.gather(self._due.remove(job_ids), self._ready.remove(job_ids))
+        await asyncio.gather(self._due.remove(job_ids), self._ready.lines.remove(job_ids))
 
     async def configure(self, tenant: str, queue: str, gate: QueueGate) -> None:
-        await self._ready.configure(tenant, queue, gate)
+        await self._ready.lines.configure(tenant, queue, gate)
 
     async def set_parked(self, line: Line, partition: int, parked: bool) -> None:
-        await self._ready.set_parked(line, partition, parked)
+        await self._ready.lines.set_parked(line, partition, parked)
 
     async def lines_with_room(self, partitions: Sequence[int]) -> list[Line]:
-        return await self._ready.lines_with_room(partitions)
+        return await self._ready.lines.with_room(partitions)
 
     # leases
 
@@ -177,38 +177,42 @@ class RedisNearTier:
     # what all processes know together
 
     async def add_counts(self, changes: Mapping[CountKey, int]) -> None:
-        await self._ready.add_counts(changes)
+        await self._ready.known.add_counts(changes)
 
     async def counts(self) -> dict[CountKey, int]:
-        return await self._ready.counts()
+        return await self._ready.known.counts()
 
     async def reset_counts(self, counts: Mapping[CountKey, int]) -> None:
-        await self._ready.reset_counts(counts)
+        await self._ready.known.reset_counts(counts)
 
     async def note_workers(self, seen: Sequence[WorkerSeen]) -> None:
-        await self._ready.note_workers(seen)
+        await self._ready.known.note_workers(seen)
 
     async def workers(self) -> list[WorkerSeen]:
-        return await self._ready.workers()
+        return await self._ready.known.workers()
 
     # all
 
     async def figures(self, partitions: Sequence[int]) -> NearFigures:
         due, leases, (ready, in_hand), memory = await asyncio.gather(
-            self._due.count(partitions), self._leases.count(partitions), self._ready.figures(), self._epoch.memory()
+            self._due.count(partitions),
+            self._leases.count(partitions),
+            self._ready.lines.figures(),
+            self._epoch.memory(),
         )
         return NearFigures(
             due=due, ready=ready, in_hand=in_hand, leases=leases, bytes_used=memory.used, bytes_limit=memory.limit
         )
 
     async def ready_count(self, tenant: str, queue: str) -> tuple[int, int | None]:
-        return await self._ready.ready_count(tenant, queue)
+        return await self._ready.lines.count(tenant, queue)
 
     async def quiesce(self) -> None:
         self._taker.wake()
-        self._ready.quiesce()
+        self._ready.waits.quiesce()
 
     async def close(self) -> None:
         await self.quiesce()
+        await self._ready.waits.close()
         await self._wakes.close()
         await self._connection.close()
