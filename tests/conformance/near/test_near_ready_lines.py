@@ -43,15 +43,15 @@ async def test_low_jobs_age_past_a_steady_stream_of_high_ones(world: World) -> N
     low = [world.due(priority=-1) for _ in range(10)]
     await world.near.push([*low, *(world.due(priority=1) for _ in range(100))])
     waiting = set(ids(low))
-    for second in range(1_200):
+    for turn in range(300):
         await world.near.push([world.due(priority=1) for _ in range(19)])
         claimed = await world.claim(world.wish(20))
         waiting -= set(claimed)
         if not waiting:
             break
-        assert second < 1_000, "the low jobs starve"
-        world.clock.advance(1)
-    assert second >= 15, "the boost was worth nothing"
+        assert turn < 250, "the low jobs starve"
+        world.clock.advance(4)
+    assert turn >= 15, "the boost was worth nothing"
 
 
 async def test_a_claim_gets_only_jobs_of_its_handlers_in_order_over_them(world: World) -> None:
@@ -142,7 +142,7 @@ async def test_a_removed_job_is_not_handed_out(world: World) -> None:
     dues = [world.due(at) for at in range(10)]
     await world.near.push(dues)
     await world.near.remove(ids(dues[::2]))
-    await world.near.remove(["job_unheard_of"])
+    await world.near.remove([world.job_id()])
     assert (await world.near.figures(world.all)).ready == 5
     assert await world.claim() == ids(dues[1::2])
 
@@ -307,10 +307,10 @@ async def test_the_figures_of_a_queue_count_all_its_lines(world: World) -> None:
 
 async def test_a_tenants_many_hosts_leave_no_lines_behind(world: World) -> None:
     await world.open()
-    for at in range(5_000):
-        await world.near.push([world.callback(host=f"h{at}")])
+    for start in range(0, 5_000, 100):
+        await world.near.push([world.callback(host=f"h{at}") for at in range(start, start + 100)])
         popped = await world.near.pop(wish := world.executor_wish())
-        assert len(popped.dues) == 1
+        assert len(popped.dues) == 100
         await world.near.settle(wish.request_id, [])
     assert await world.near.ready_count("acme", "mail") == (0, None)
     await world.near.push([due := world.callback(host="h1")])

@@ -61,7 +61,7 @@ class _Waiting:
         return min(scores[0] for lists in self.scores.values() for scores in lists)
 
     def split(self, wanted: int) -> dict[str, int]:
-        """How many of the best `wanted` each tag has; behind the scores that were told, tags with more are taken for equal."""
+        """How many of the best `wanted` each tag has; behind the scores that were told, the first tag with more gives them."""
         if len(self.numbers) == 1:
             return dict.fromkeys(self.numbers, wanted)
         shares: dict[str, int] = defaultdict(int)
@@ -116,7 +116,7 @@ class Callbacks:
                 self._hands.note(wish.request_id, tuple(seen.held))
                 return Popped(dues=seen.dues)
             if seen.attempts is not None:
-                return Popped(dues=[], repeated=True, attempts=seen.attempts)
+                return Popped(dues=[], repeated=True, attempts=tuple(dict.fromkeys(seen.attempts)))
             ask = tuple(seen.ask[:_ASK_MOST])
             shares = self._share(wish.most, seen)
             if not shares:

@@ -9,7 +9,7 @@ the figures look at all tags, so the hands of queues that nobody asks for are em
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tocsin.model.timer import Due
 from tocsin.near.port import IN_HAND_MS, REMEMBER_REQUEST_MS, Pop, Popped
@@ -17,6 +17,7 @@ from tocsin.near.redis.keys import Keys
 from tocsin.near.redis.lines import place_of
 from tocsin.near.redis.members import due_of
 from tocsin.near.redis.programs import LineScript, Programs
+from tocsin.near.redis.scripts import Call
 from tocsin.near.redis.waits import Waits
 
 # Answers are kept for a minute but no more in one tag than for so many jobs: ten seconds of claims at 25,000 jobs a second.
@@ -61,21 +62,32 @@ class Hands:
             self._tags.popitem(last=False)
 
     async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
-        """The request's claim is written. What it was given is remembered in its first tag."""
-        tags = self._tags.pop(request_id, self._keys.line_tags)
+        """The request's claim is written. What it was given is remembered in its first tag, or where its hand is found."""
+        known = self._tags.get(request_id)
         until = self._programs.steady.now_ms() + REMEMBER_REQUEST_MS
         flat = [part for pair in claimed for part in pair]
-        calls = [
-            self._programs.call(_SETTLE, tag, request_id, "" if at else until, REMEMBER_JOBS, *flat)
-            for at, tag in enumerate(tags)
-        ]
-        back = await self._programs.run(calls)
-        await self._waits.wake_callbacks(dict(zip(tags, back, strict=True)))
+        await self._in_tags(
+            request_id,
+            lambda tag: self._programs.call(
+                _SETTLE,
+                tag,
+                request_id,
+                until,
+                REMEMBER_JOBS,
+                "held" if known is None else "yes" if tag == known[0] else "no",
+                *flat,
+            ),
+        )
 
     async def unpop(self, request_id: str) -> None:
         """Put a request's jobs back in line."""
-        tags = self._tags.pop(request_id, self._keys.line_tags)
-        back = await self._programs.run([self._programs.call(_UNPOP, tag, request_id) for tag in tags])
+        await self._in_tags(request_id, lambda tag: self._programs.call(_UNPOP, tag, request_id))
+
+    async def _in_tags(self, request_id: str, call: Callable[[str], Call]) -> None:
+        """End a request's hand wherever it is; a call that fails may be repeated."""
+        tags = self._tags.get(request_id, self._keys.line_tags)
+        back = await self._programs.run([call(tag) for tag in tags])
+        self._tags.pop(request_id, None)
         await self._waits.wake_callbacks(dict(zip(tags, back, strict=True)))
 
 

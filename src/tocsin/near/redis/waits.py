@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tocsin.clock import Clock, SystemEntropy
 from tocsin.errors import NearUnavailable
@@ -61,16 +62,17 @@ class Waits:
         if wish.handlers is not None and wish.queue is not None:
             kinds = ("these", *wish.handlers)
             waiter += SEPARATOR + "".join(f"{handler}{SEPARATOR}" for handler in wish.handlers)
+        # A cancelled call would cost its connection: it goes on by itself, and the claim leaves the order behind it.
+        joining = asyncio.ensure_future(self._join(tag, place, waiter, kinds))
+        leave = partial(self._leave, joining, tag, place, waiter, kinds)
         try:
-            if await self._programs.run_one(_WAIT, tag, place, waiter, *kinds):
+            if await asyncio.shield(joining):
                 return not self._quiet
-            if place == _CALLBACKS and await self._has_callbacks():
-                self._leave(tag, place, waiter, kinds, pass_on=False)
-            elif not await self._clock.wait(event, min(timeout_s, LONGEST_WAIT_S)) and timeout_s < LONGEST_WAIT_S:
+            if not await self._clock.wait(event, min(timeout_s, LONGEST_WAIT_S)) and timeout_s < LONGEST_WAIT_S:
                 # One that waited its full second counts no more by itself.
-                self._leave(tag, place, waiter, kinds, pass_on=False)
+                leave(pass_on=False)
         except asyncio.CancelledError:
-            self._leave(tag, place, waiter, kinds, pass_on=True)
+            leave(pass_on=True)
             raise
         finally:
             self._waiting.pop(serial, None)
@@ -101,6 +103,15 @@ class Waits:
             if event is not None:
                 event.set()
 
+    async def _join(self, tag: str, place: str, waiter: str, kinds: Sequence[str]) -> bool:
+        """Join the order; True: there is something now, and the claim is not in it."""
+        if await self._programs.run_one(_WAIT, tag, place, waiter, *kinds):
+            return True
+        if place == _CALLBACKS and await self._has_callbacks():
+            await self._programs.run_one(_LEAVE, tag, place, waiter, "0")
+            return True
+        return False
+
     async def _has_callbacks(self) -> bool:
         marks = await self._marks.read()
         answers = await self._programs.run([self._programs.call(_ANY, tag) for tag in marks.tags])
@@ -109,15 +120,18 @@ class Waits:
             await self._programs.run([self._marks.note(wrong)])
         return bool(found)
 
-    def _leave(self, tag: str, place: str, waiter: str, kinds: Sequence[str], *, pass_on: bool) -> None:
+    def _leave(
+        self, joining: asyncio.Future[bool], tag: str, place: str, waiter: str, kinds: Sequence[str], *, pass_on: bool
+    ) -> None:
         """Leave the order, later than now: a claim that is cancelled has no time to wait for Redis."""
-        leaving = asyncio.ensure_future(self._left(tag, place, waiter, "1" if pass_on else "0", *kinds))
+        leaving = asyncio.ensure_future(self._left(joining, tag, place, waiter, "1" if pass_on else "0", *kinds))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
-    async def _left(self, tag: str, *args: str) -> None:
+    async def _left(self, joining: asyncio.Future[bool], tag: str, *args: str) -> None:
         try:
-            await self._programs.run_one(_LEAVE, tag, *args)
+            if not await joining:
+                await self._programs.run_one(_LEAVE, tag, *args)
         except NearUnavailable:
             # The entry ends by itself in a second, and a wake-up was a hint.
             return

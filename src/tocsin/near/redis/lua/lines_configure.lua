@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Set a queue's gate; an open one wakes claims, one per job.
 --
 -- ARGV[4]  the place    ARGV[5]  'open', 'paused', or the wall clock's ms at which the pause is over

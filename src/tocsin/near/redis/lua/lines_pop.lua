@@ -54,7 +54,7 @@ for _, lane in ipairs({'0', '1'}) do
     local earlier = score and (not other or score < other or (score == other and job < other_job))
     if earlier and (not other or redis.call('EXISTS', turn) == 0) then
       take(suspects, 1, taken)
-      redis.call('SET', turn, '1')
+      redis.call('SET', turn, '1', 'EX', 3600)
       break
     end
     redis.call('DEL', turn)

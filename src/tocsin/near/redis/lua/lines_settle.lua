@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- A request's claim is written: its jobs leave this tag, and what was claimed is remembered for a repeat.
 --
--- ARGV[4]  the request    ARGV[5]  until when (steady clock) to remember; '': not in this tag    ARGV[6]  how many jobs' answers are kept
--- from ARGV[7]  job, attempt, ... that were claimed
+-- ARGV[4]  the request    ARGV[5]  until when (steady clock) to remember it    ARGV[6]  how many jobs' answers are kept
+-- ARGV[7]  whether to remember in this tag: 'yes', 'no', or 'held': if the hand is here
+-- from ARGV[8]  job, attempt, ... that were claimed
 -- answers  callbacks that came back: newer members of jobs that were in hand
 -- Idempotent. Where the hand was emptied meanwhile, the claimed jobs are in line and leave it.
 
-local request, until_at, most = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local request, until_at, most, remember = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local came = {}
 local jobs = open_hand(request)
 if jobs then
@@ -21,15 +22,15 @@ if jobs then
   put_back(back, came)
 else
   local claimed = {}
-  for at = 7, #ARGV, 2 do
+  for at = 8, #ARGV, 2 do
     claimed[#claimed + 1] = ARGV[at]
   end
   forget(claimed)
 end
-if until_at ~= '' and #ARGV > 6 then
+if #ARGV > 7 and (remember == 'yes' or (remember == 'held' and jobs)) then
   forget_answer(request)
-  local number = (#ARGV - 6) / 2
-  redis.call('HSET', ANSWERS, request, number .. ' ' .. table.concat(ARGV, ' ', 7))
+  local number = (#ARGV - 7) / 2
+  redis.call('HSET', ANSWERS, request, number .. ' ' .. table.concat(ARGV, ' ', 8))
   redis.call('ZADD', ANSWERED, until_at, request)
   local kept = redis.call('INCRBY', REMEMBERED, number + 1)
   while kept > most do

@@ -1,5 +1,5 @@
-#!lua
--- A claim finds nothing and wants to wait for a push, unless there is something now. Refused when the server is full.
+#!lua flags=allow-oom
+-- A claim finds nothing and wants to wait for a push, unless there is something now.
 --
 -- ARGV[4]  the place ('': of callbacks)    ARGV[5]  the waiting claim: serial, space, channel, and US handler US handler US
 -- ARGV[6]  'all', or 'these': of the handlers named from ARGV[7] on
