@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha1
+from importlib.resources import files
 from typing import Any
 
 from tocsin.clock import Clock
 from tocsin.near.redis.scripts import Call, Script, Scripts
 from tocsin.near.redis.steady import SteadyClock
 
-_SHARED = Script("lines").text
+_SHARED = (files("tocsin.near.redis") / "lua" / "lines.lua").read_text(encoding="utf-8")
 
 
 class LineScript(Script):

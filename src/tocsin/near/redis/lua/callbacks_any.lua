@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Whether there is a callback in this tag that may be taken or whose queue must be asked for.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- answers  1 or 0
 -- Reads only.
 

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- What callbacks this tag has, for a claim that is about to share them out. What dead processes have in hand goes back first.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the request    ARGV[5]  how many it wants at most
 -- answers  {HAND, callbacks that came back, job, member, ...} or {ANSWER, callbacks that came back, what it was given} for a request
 --          that has been answered, else

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Move callbacks into a request's hand, as they have been shared out.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the request    ARGV[5]  until when (steady clock) it has them
 -- from ARGV[6]  lane, suspect, how many at most, the number of places, and these: all of one tenant
 -- answers  {TOOK or HAND (again), 0, job, member, ...}

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Callbacks may be taken: mark their tags, and wake claims that wait for callbacks, which wait in one tag for those of all.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  how many
 -- from ARGV[5]  the tags that have them
 -- answers  1

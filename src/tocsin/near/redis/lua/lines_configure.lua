@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Set a queue's gate; an open one wakes claims, one per job.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the place    ARGV[5]  'open', 'paused', or the wall clock's ms at which the pause is over
 -- answers  callbacks that may be taken now
 -- Idempotent.

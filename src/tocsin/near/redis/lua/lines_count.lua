@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- How many jobs of a queue are in line, and the first due time of each kind.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the place
 -- answers  {jobs, the first one's due_at, ...} for each kind that has any
 -- Reads only.

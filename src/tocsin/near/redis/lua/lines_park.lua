@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Say whether a line has parked jobs in a partition.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the line    ARGV[5]  the partition    ARGV[6]  '1': it has
 -- answers  1
 -- Idempotent.

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Move the best tasks of a queue into a request's hand. What dead processes have in hand in this tag goes back first.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the request    ARGV[5]  until when (steady clock) it has them    ARGV[6]  how many at most
 -- ARGV[7]  the place      ARGV[8]  'all', or 'these': of the handlers named from ARGV[9] on
 -- answers  {what, callbacks that came back, job, member, ...}; what: TOOK, HAND (again), ASK (settings not known), or

@@ -1,6 +1,7 @@
 #!lua
 -- Put jobs that have fired into their lines, and wake claims that wait for them. Refused when the server is full.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  '1': these are a line's parked jobs themselves
 -- ARGV[5]  a line's limit    ARGV[6]  a tenant's limit    ARGV[7]  how many a line may have however full its tenant is
 -- then runs of jobs of one line and priority:

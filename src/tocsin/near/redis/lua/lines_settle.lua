@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- A request's claim is written: its jobs leave this tag, and what was claimed is remembered for a repeat.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the request    ARGV[5]  until when (steady clock) to remember it    ARGV[6]  how many jobs' answers are kept
 -- ARGV[7]  whether to remember in this tag: 'yes', 'no', or 'held': if the hand is here
 -- from ARGV[8]  job, attempt, ... that were claimed

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- A claim finds nothing and wants to wait for a push, unless there is something now.
 --
+-- KEYS[1], ARGV[1] to [3]  see lines.lua, which stands in front
 -- ARGV[4]  the place ('': of callbacks)    ARGV[5]  the waiting claim: serial, space, channel, and US handler US handler US
 -- ARGV[6]  'all', or 'these': of the handlers named from ARGV[7] on
 -- answers  1 if it should look now, 0 if it will be told
