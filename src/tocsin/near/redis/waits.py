@@ -74,6 +74,10 @@ class Waits:
         except asyncio.CancelledError:
             leave(pass_on=True)
             raise
+        except NearUnavailable:
+            # Closing cuts off what is just being said.
+            if not self._quiet:
+                raise
         finally:
             self._waiting.pop(serial, None)
         return not self._quiet
