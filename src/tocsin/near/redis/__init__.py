@@ -2,7 +2,9 @@
 
 RedisNearTier (tier)    the port
   DueSets (due), Taker (take)   who is due; what this process takes, in fair order      LeaseIndex (leases)
-  ReadyLines (ready)            push, pop, settle
+  ReadyLines (ready)            its parts:
+    Lines (lines)   what comes into lines    Hands (hands)   pop, settle    Callbacks (callbacks)   the executor's pops
+    Waits (waits)   claims that wait         Known (known)   what all processes know together
 below them
   Scripts (scripts)     the programs of lua/, many tags in one round trip     Epoch (epoch)    what must be filled anew
   Keys (keys)           names and tags      members   a member as text        Wakes (wakes)    hints between processes
