@@ -108,9 +108,7 @@ class EtcdRegistry:
             [Put(office, session.encode(), lease_of(session))],
             [Get(office)],
         )
-        if won.succeeded:
-            return session
-        return await self.coordinator() if won.lease_gone else _session_in(won.found[0])
+        return session if won.succeeded else _session_in(won.found[0])
 
     async def coordinator(self) -> SessionId | None:
         return _session_in(await self._client.get(self._keys.office))
