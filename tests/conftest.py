@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.servers.etcd import EtcdServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
@@ -39,3 +40,13 @@ def redis_server() -> Iterator[RedisServer]:
     server = RedisServer().start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """An etcd for this process of tests."""
+    server = EtcdServer()
+    try:
+        yield server.start()
+    finally:
+        server.remove()

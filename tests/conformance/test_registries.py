@@ -14,8 +14,13 @@ from typing import Protocol
 import pytest
 
 from tests.life.memoryregistry import Book, MemoryRegistry
+from tests.servers.etcd import EtcdServer
 from tests.servers.frozen import FrozenDatabase, frozen_database
-from tocsin.clock import ManualClock, SystemEntropy
+from tocsin.clock import ManualClock, SystemClock, SystemEntropy
+from tocsin.lease.etcd import address
+from tocsin.lease.etcd import open_registry as open_etcd
+from tocsin.lease.etcd.client import EtcdClient
+from tocsin.lease.etcd.keys import lease_of
 from tocsin.lease.port import (
     MOVES_KEPT,
     Assignment,
@@ -99,6 +104,38 @@ class PostgresPlace(Clocked):
         await self._database.advance(seconds)
 
 
+class EtcdPlace:
+    """Time passes by itself there and sessions would last: `expire` ends their leases as the server does when it is over."""
+
+    ttl_s = 600.0
+
+    def __init__(self, server: EtcdServer) -> None:
+        self._address = f"etcd://{server.hostport}"
+        self._installation = new_session_id(ENTROPY)
+        self._registries: list[Registry] = []
+
+    async def make(self) -> Registry:
+        registry = await open_etcd(
+            self._address, SystemClock(), installation=self._installation, ttl_s=round(self.ttl_s)
+        )
+        self._registries.append(registry)
+        return registry
+
+    async def expire(self, *standing: SessionId) -> None:
+        registry = self._registries[0]
+        for session in standing:
+            assert await registry.renew(session, Vitals())
+        client = EtcdClient(address.parse(self._address))
+        for member in await registry.members():
+            if member.session not in standing:
+                await client.revoke(lease_of(member.session))
+        await client.close()
+
+    async def close(self) -> None:
+        for registry in self._registries:
+            await registry.close()
+
+
 @asynccontextmanager
 async def memory(_: pytest.FixtureRequest) -> AsyncIterator[Clocked]:
     yield MemoryPlace()
@@ -112,11 +149,18 @@ async def postgres(request: pytest.FixtureRequest) -> AsyncIterator[Clocked]:
         await made.close()
 
 
+@asynccontextmanager
+async def etcd(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    made = EtcdPlace(request.getfixturevalue("etcd"))
+    yield made
+    await made.close()
+
+
 CLOCKED: dict[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Clocked]]] = {
     "memory": memory,
     "postgres": postgres,
 }
-PLACES: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Place]]] = CLOCKED
+PLACES: Mapping[str, Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Place]]] = {**CLOCKED, "etcd": etcd}
 
 
 @pytest.fixture(params=sorted(PLACES))

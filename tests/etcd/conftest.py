@@ -1,4 +1,4 @@
-"""One etcd that the tests of a session share, and servers of a test's own."""
+"""Clients of the shared server, and servers of a test's own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ from tocsin.lease.etcd import address
 from tocsin.lease.etcd.client import EtcdClient
 
 
-@pytest.fixture(scope="session")
-def etcd() -> Iterator[EtcdServer]:
-    """A server for tests that leave it running."""
-    server = EtcdServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
-
-
 @pytest.fixture
 def own_etcd() -> Iterator[Callable[..., EtcdServer]]:
     """Starts servers of the test's own; none outlives it."""
@@ -29,8 +18,7 @@ def own_etcd() -> Iterator[Callable[..., EtcdServer]]:
 
     def start(*options: str, scheme: str = "http") -> EtcdServer:
         started.append(EtcdServer(*options, scheme=scheme))
-        started[-1].start()
-        return started[-1]
+        return started[-1].start()
 
     yield start
     for server in started:

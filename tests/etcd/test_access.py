@@ -132,8 +132,7 @@ def encrypted(papers: Path) -> Iterator[EtcdServer]:
         files=[papers / name for name in ("ca.pem", "server.pem", "server.key")],
     )
     try:
-        server.start()
-        yield server
+        yield server.start()
     finally:
         server.remove()
 

@@ -99,15 +99,6 @@ async def test_a_lease_that_is_gone_is_seen_as_gone(client: EtcdClient, prefix: 
     assert await client.get(prefix + "a") == ()
 
 
-async def test_a_lease_ends_by_itself_when_nobody_keeps_it_alive(client: EtcdClient, prefix: str) -> None:
-    lease = await client.grant(1)
-    await put(client, prefix + "a", b"", lease)
-    async with asyncio.timeout(10):
-        while await client.get(prefix + "a"):
-            pass
-    assert not await client.keepalive(lease)
-
-
 async def test_a_lease_is_granted_under_the_id_that_is_given_and_once(client: EtcdClient) -> None:
     lease = (1 << 63) - 25  # as far as 64-bit numbers go, and beyond what a float can hold
     assert await client.grant(LONG_S, lease) == lease

@@ -57,6 +57,19 @@ def move(partition: int, at: int) -> Move:
     )
 
 
+async def test_a_session_that_nobody_renews_ends_when_its_time_is_over_and_one_that_is_renewed_stands(
+    client: EtcdClient, installation: str
+) -> None:
+    registry = EtcdRegistry(client, ManualClock(), installation, ttl_s=2)
+    await open_both(registry)
+    async with asyncio.timeout(20):
+        while len(await registry.members()) == 2:
+            assert await registry.renew(TWO, Vitals())
+    assert [each.session for each in await registry.members()] == [TWO]
+    assert await registry.campaign(TWO) == TWO
+    assert not await registry.renew(ONE, Vitals())
+
+
 async def test_more_partitions_than_a_transaction_takes_are_claimed_and_released(registry: EtcdRegistry) -> None:
     await open_both(registry)
     assert await registry.assign(ONE, map_of(1), [])

