@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
 from tests.deploy.files import DEPLOY, documents, kustomization, literals, objects, of_kind
 from tocsin import config
+from tocsin.api.metrics import create_metrics_app
 from tocsin.api.operations import OPERATIONS
 from tocsin.cli.serve import Role
 
@@ -129,15 +131,31 @@ def test_the_service_leads_to_the_api_where_the_executors_look_for_it() -> None:
     assert set(urls) == {f"{inside}:{port['port']}", f"{inside}.{kustomization()['namespace']}:{port['port']}"}
 
 
+async def served(port: str, path: str) -> bool:
+    """Whether a listener of ours answers a probe of this path."""
+    if port == "http":
+        return path in {operation.path for operation in OPERATIONS if operation.method == "GET"}
+    answers: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        answers.append(message)
+
+    await create_metrics_app(lambda: b"")({"type": "http", "method": "GET", "path": path}, not_asked, send)
+    return bool(answers[0]["status"] == 200)
+
+
+async def not_asked() -> dict[str, Any]:
+    raise AssertionError("a probe has no body")
+
+
 @pytest.mark.parametrize("item", [each for each in OURS if each["kind"] == "Deployment"], ids=named)
-def test_probes_ask_what_is_served_and_a_stop_has_time_to_drain(item: dict[str, Any]) -> None:
-    served = {operation.path for operation in OPERATIONS}
+async def test_probes_ask_what_is_served_and_a_stop_has_time_to_drain(item: dict[str, Any]) -> None:
     ports = [each["name"] for each in container(item)["ports"]]
     paths = {}
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         get = container(item)[probe]["httpGet"]
-        assert get["path"] in served
         assert get["port"] in ports
+        assert await served(get["port"], get["path"])
         paths[probe] = get["path"]
     # An outage of the store must not have every process killed.
     assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
@@ -145,6 +163,7 @@ def test_probes_ask_what_is_served_and_a_stop_has_time_to_drain(item: dict[str, 
     assert template(item)["spec"]["terminationGracePeriodSeconds"] >= drain_s + AFTER_DRAIN_S
     annotations = template(item)["metadata"]["annotations"]
     assert annotations["prometheus.io/port"] == environment(item)["TOCSIN_METRICS_PORT"]
+    assert await served("metrics", annotations["prometheus.io/path"])
 
 
 @pods

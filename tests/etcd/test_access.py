@@ -183,14 +183,15 @@ def test_a_password_is_decoded_and_not_shown() -> None:
     [
         ("http://a:2379", "not the address of an etcd cluster"),
         ("etcd://a/path", "not the address of an etcd cluster"),
-        ("etcd://", "the endpoint ''"),
-        ("etcd://a,", "the endpoint ''"),
-        ("etcd://a:0", "the endpoint 'a:0'"),
-        ("etcd://a:65536", "the endpoint 'a:65536'"),
-        ("etcd://a b", "the endpoint 'a b'"),
+        ("etcd://[::1", "not an address"),
+        ("etcd://", "an endpoint, number 1, that is not HOST:PORT"),
+        ("etcd://a,", "an endpoint, number 2, that is not HOST:PORT"),
+        ("etcd://a:0", "an endpoint, number 1"),
+        ("etcd://a:65536", "an endpoint, number 1"),
+        ("etcd://a b", "an endpoint, number 1"),
         ("etcd://a?ca=x", "names ca and is not encrypted"),
-        ("etcds://a?verify=no", "the option verify=no"),
-        ("etcds://a?ca=", "the option ca="),
+        ("etcds://a?verify=no", "an option that is none"),
+        ("etcds://a?ca=", "an option that is none"),
         ("etcds://a?cert=x", "a certificate of one's own needs both"),
         ("etcds://a?ca=/none", "ca=/none"),
         ("etcds://a?cert=/none&key=/none", "cert=/none and key=/none cannot be used"),
@@ -202,7 +203,14 @@ def test_an_address_that_cannot_be_meant_is_refused_with_its_reason(text: str, r
 
 
 def test_a_message_about_an_address_never_shows_the_password() -> None:
-    for text in ("etcd://u:hunter2@a:x", "etcd://u:hunter2@a/path", "etcd://u:hunter2@a?ca=x", "etc://u:hunter2@a"):
+    misplaced = (
+        "etcd://u:hunter2?x@a",
+        "etcds://u:x?hunter2@a",
+        "etcd://u:hunter2/x@a",
+        "etcd://u:x#hunter2@a",
+        "etcd://[hunter2@a",
+    )
+    for text in ("etcd://u:hunter2@a:x", "etcd://u:hunter2@a?ca=x", "etc://u:hunter2@a", *misplaced):
         with pytest.raises(ConfigError) as refused:
             address.parse(text)
         assert "hunter2" not in str(refused.value)

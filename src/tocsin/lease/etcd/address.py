@@ -34,8 +34,11 @@ class Address:
 
 
 def parse(text: str) -> Address:
-    """The parts of an address. Raises ConfigError, which names the part that is wrong and never the password."""
-    parts = urlsplit(text)
+    """The parts of an address. Raises ConfigError, which shows nothing of it: a password may stand where it should not."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise ConfigError("lease is not an address; in brackets are IPv6 addresses, and nothing else") from None
     if parts.scheme not in _SCHEMES or parts.path not in ("", "/") or parts.fragment:
         raise ConfigError(
             "lease is not the address of an etcd cluster; allowed is etcd://HOST:PORT,… or etcds://HOST:PORT,…"
@@ -46,27 +49,29 @@ def parse(text: str) -> Address:
     if files and parts.scheme == "etcd":
         raise ConfigError(f"lease names {', '.join(files)} and is not encrypted; write etcds:// instead of etcd://")
     return Address(
-        endpoints=tuple(f"{_SCHEMES[parts.scheme]}://{_endpoint(host)}" for host in hosts.split(",")),
+        endpoints=tuple(f"{_SCHEMES[parts.scheme]}://{_endpoint(*each)}" for each in enumerate(hosts.split(","), 1)),
         user=unquote(user) or None,
         password=unquote(password),
         tls=_tls(files) if parts.scheme == "etcds" else None,
     )
 
 
-def _endpoint(text: str) -> str:
+def _endpoint(number: int, text: str) -> str:
     match = _HOST.fullmatch(text)
     if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 65_536:
-        raise ConfigError(f"lease names the endpoint {text!r}; allowed is HOST:PORT, several separated by commas")
+        raise ConfigError(
+            f"lease has an endpoint, number {number}, that is not HOST:PORT; several are separated by commas, and user and "
+            "password are percent-encoded"
+        )
     return f"{match['host']}:{int(match['port'] or DEFAULT_PORT)}"
 
 
 def _files(query: str) -> dict[str, str]:
     files = dict(parse_qsl(query, keep_blank_values=True))
-    for name, path in files.items():
-        if name not in _FILES or not path:
-            raise ConfigError(
-                f"lease has the option {name}={path}; there are {', '.join(_FILES)}, each with a file's path"
-            )
+    if not files.keys() <= {*_FILES} or not all(files.values()):
+        raise ConfigError(
+            f"lease has an option that is none: there are {', '.join(_FILES)}, each with the path of a file"
+        )
     if ("cert" in files) != ("key" in files):
         raise ConfigError("lease names one of cert and key; a certificate of one's own needs both")
     return files
