@@ -6,11 +6,14 @@ BIN := .venv/bin
 CODE := $(wildcard src tests benchmarks demo)
 PYTEST_ARGS ?=
 
+# What is compiled is kept, whatever the caller's shell says: tests start a hundred processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test check format bench year requirements clean
+.PHONY: help setup demo dev test test-long check format bench year requirements clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.dev-stamp ## put everything for working on Tocsin into .venv (the other commands see to it themselves)
 	@echo "Ready: $(BIN)/tocsin, and make test."
@@ -22,7 +25,10 @@ dev: .venv/.run-stamp ## run the embedded server on this machine until Ctrl-C
 	@$(BIN)/tocsin dev $(DEV_ARGS)
 
 test: .venv/.dev-stamp ## run the tests; PYTEST_ARGS='-n 0 -k retry' passes more to pytest
-	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+
+test-long: export HYPOTHESIS_PROFILE = long
+test-long: test ## run the tests with all that they sample otherwise: every point of a crash, more random lives, a longer year
 
 check: .venv/.dev-stamp ## look for faults without running anything: format, lint, types, imports
 	$(BIN)/ruff format --check $(CODE)

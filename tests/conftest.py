@@ -1,19 +1,23 @@
-"""What holds for every test: hypothesis draws without a deadline of its own, since tests share the machine's cores; and the
-servers that tests share, each started when the first test asks for it."""
+"""What holds for every test: files lie in memory; hypothesis has no deadline of its own, since tests share the cores; and the
+servers that tests share are each started when the first test asks for it."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.amount import PROFILE
+from tests.place import keep_in_memory
 from tests.servers.etcd import EtcdServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-settings.register_profile("tocsin", deadline=None, print_blob=True)
+keep_in_memory()
+
+settings.register_profile("short", deadline=None, print_blob=True, max_examples=40)
+settings.register_profile("long", deadline=None, print_blob=True)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tocsin"))
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(wrapper=True)

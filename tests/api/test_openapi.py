@@ -19,6 +19,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
+from tests.amount import LONG
 from tests.api.conftest import start
 from tocsin import roles
 from tocsin.api.openapi import description
@@ -98,7 +99,7 @@ def test_requests_against_the_document_are_refused(address, operation):
 
 
 def _check(address, operation, mode, excluded) -> None:
-    @settings(max_examples=5, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=5 if LONG else 3, suppress_health_check=list(HealthCheck), database=None)
     @given(case=operation.as_strategy(generation_mode=mode))
     def answers(case):
         _hurry(case.body)

@@ -1,4 +1,4 @@
-"""Random lives of jobs. `HYPOTHESIS_PROFILE=thorough` looks longer and elsewhere each time."""
+"""Random lives of jobs: a few, many more with `make test-long`; `HYPOTHESIS_PROFILE=thorough` looks longer and elsewhere each time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.amount import PROFILE
 from tests.life.machine import Life
 from tests.life.schedulelife import LifeOfSchedules, LifeOfSchedulesOnSqlite
 from tests.life.sqliteworld import LifeOnSqlite
@@ -14,9 +15,10 @@ from tests.life.sqliteworld import LifeOnSqlite
 # Thousands of steps, each with a look at the whole store: longer than one test may take elsewhere.
 pytestmark = pytest.mark.timeout(3_600)
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+THOROUGH = PROFILE == "thorough"
+LIVES = {"short": 24, "long": 60, "thorough": 1000}
 LENGTH = settings(
-    max_examples=int(os.environ.get("LIVES", "1000")) if THOROUGH else 60,
+    max_examples=int(os.environ.get("LIVES", LIVES[PROFILE])),
     stateful_step_count=100 if THOROUGH else 50,
     derandomize=not THOROUGH,
     suppress_health_check=list(HealthCheck),

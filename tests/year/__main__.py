@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from tests.year.place import memory_folder
+from tests.place import memory_folder
 from tests.year.plans import all_year
 from tests.year.year import BEGIN, DAY_MS, Result, Year
 from tocsin.clock import datetime_of, ms_of

@@ -40,9 +40,9 @@ def all_year(begin: int, seed: int) -> list[Outage]:
     return outages
 
 
-def around_clock_changes(year: int) -> tuple[list[Outage], int]:
-    """Outages of weeks and months, and when (ms) it all ends."""
-    marks = [_at(year, mark) for window in WINDOWS for mark in window]
+def around_clock_changes(year: int, changes: slice = slice(None)) -> tuple[list[Outage], int]:
+    """Outages of weeks and months, and when (ms) it all ends: it runs on the first day and around these changes of clocks."""
+    marks = [_at(year, mark) for window in (WINDOWS[0], *WINDOWS[1:][changes]) for mark in window]
     outages = [
         Outage(down, up + PAST_MS, crash=number % 2 == 0)
         for number, (down, up) in enumerate(zip(marks[1::2], marks[2::2], strict=False))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tocsin.clock import ms_of
 from tocsin.model.cron import Cron, CronError
 from tocsin.model.explain import MONTHS, WEEK, days_of, explain, explain_interval
@@ -195,13 +196,13 @@ def days_that_match(days, weekdays, rule):
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(crons())
 def test_a_sentence_says_exactly_what_the_fields_mean(cron):
     assert read(explain(cron, "Europe/London")) == meaning(cron)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(crons(), st.integers(0, 4), st.data())
 def test_schedules_that_differ_in_a_field_get_different_sentences(cron, which, data):
     parts = cron.text.split()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tocsin.clock import ms_of, rfc3339
 from tocsin.model.cron import Cron
 from tocsin.model.hints import hints, interval_hints
@@ -232,7 +233,7 @@ ZONES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["0", "30", "59", "*/20", "7,52"]),
     st.sampled_from(["0", "1", "2", "3", "23", "0-3", "*", "*/3"]),

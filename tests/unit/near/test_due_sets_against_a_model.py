@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.amount import examples
 from tests.unit.near.model import JOBS, fresh_clock, run
 from tocsin.clock import SeededEntropy
 from tocsin.model.ids import new_ids
@@ -201,6 +202,6 @@ class CutsMachine(RuleBasedStateMachine):
 
 
 TestDueSets = DueSetsMachine.TestCase
-TestDueSets.settings = settings(max_examples=40, stateful_step_count=40)
+TestDueSets.settings = settings(max_examples=examples(40), stateful_step_count=40)
 TestCuts = CutsMachine.TestCase
-TestCuts.settings = settings(max_examples=40, stateful_step_count=40)
+TestCuts.settings = settings(max_examples=examples(40), stateful_step_count=40)

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.amount import examples
 from tests.unit.near.model import JOBS, fresh_clock, run
 from tocsin.model.job import HTTP, Lane, Line, ready_score
 from tocsin.near.memory import MemoryNearTier
@@ -280,4 +281,4 @@ class ReadyLinesMachine(RuleBasedStateMachine):
 
 
 TestReadyLines = ReadyLinesMachine.TestCase
-TestReadyLines.settings = settings(max_examples=60, stateful_step_count=40)
+TestReadyLines.settings = settings(max_examples=examples(60), stateful_step_count=40)

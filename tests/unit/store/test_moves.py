@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw, structs
 
+from tests.amount import examples
 from tests.conformance.yard import LEASE_MS, LINE, PARTITIONS, START, WORKER, Yard, due, fired, skip, step
 from tests.unit.store.conftest import Opener
 from tocsin.clock import ManualClock, SeededEntropy
@@ -139,7 +140,7 @@ moves = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 @given(
     there=st.lists(ids, unique=True, min_size=2),
     waiting=st.lists(st.builds(job_of, ids, instants), unique_by=lambda job: job.job_id, max_size=8),

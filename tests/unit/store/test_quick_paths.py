@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.conformance.yard import LINE, START
 from tocsin.clock import ManualClock
 from tocsin.model.ids import PREFIX
@@ -116,7 +117,7 @@ def _fill(work: Work, world: Sequence[Row | None]) -> None:
         )
 
 
-quickly = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+quickly = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150))
 
 
 @quickly
