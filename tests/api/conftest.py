@@ -64,7 +64,7 @@ class Server:
 
 
 async def start(folder: Path) -> roles.Process:
-    process = await roles.build(Settings(data=folder), ManualClock(datetime_of(NOW_MS)), SystemEntropy())
+    process = await roles.build(Settings(data=folder, partitions=4), ManualClock(datetime_of(NOW_MS)), SystemEntropy())
     await process.start()
     return process
 

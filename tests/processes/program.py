@@ -52,7 +52,7 @@ class Program:
     def running(self) -> bool:
         return self.process.poll() is None
 
-    def says(self, text: str, within_s: float = 30.0) -> str:
+    def says(self, text: str, within_s: float = 60.0) -> str:
         """Wait until it has said `text`, on either stream; the line."""
 
         def line() -> str | None:
@@ -73,7 +73,7 @@ class Program:
         self.process.kill()
         self.process.wait(10)
 
-    def end(self, within_s: float = 20.0) -> int:
+    def end(self, within_s: float = 60.0) -> int:
         """Wait for its own end; the exit code."""
         return self.process.wait(within_s)
 
