@@ -10,8 +10,6 @@ from pathlib import Path
 MEMORY = Path("/dev/shm")
 # Far more than all files of a run at once; a container's usual 64 MiB would not do.
 ROOM_BYTES = 1 << 30
-# The usual place, as it was before it was moved.
-DISK = Path(tempfile.gettempdir())
 
 
 def memory_folder() -> Path | None:

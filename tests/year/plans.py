@@ -13,8 +13,9 @@ PAST_MS = 7 * MINUTE_MS
 QUARTER_MS = 15 * MINUTE_MS
 OUTAGES = 40
 OUTAGES_MIN = (20, 45, 100, 300, 900, 2_000, 5_760)
+Mark = tuple[int, int, int]
 # From when to when (month, day, hour) it runs in the short year: the first day, then where most clocks change.
-WINDOWS = (
+WINDOWS: tuple[tuple[Mark, Mark], ...] = (
     ((1, 1, 0), (1, 1, 9)),
     ((2, 6, 23), (2, 7, 4)),  # Morocco, before Ramadan
     ((3, 14, 1), (3, 14, 13)),  # North America, and Morocco after Ramadan
@@ -50,6 +51,6 @@ def around_clock_changes(year: int, changes: slice = slice(None)) -> tuple[list[
     return outages, marks[-1]
 
 
-def _at(year: int, mark: tuple[int, int, int]) -> int:
+def _at(year: int, mark: Mark) -> int:
     month, day, hour = mark
     return ms_of(datetime(year, month, day, hour, tzinfo=UTC))
