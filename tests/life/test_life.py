@@ -31,7 +31,8 @@ TestLifeOnSqlite = LifeOnSqlite.TestCase
 TestLifeOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 5)
 
 TestSchedulesWithoutTransactions = LifeOfSchedules.TestCase
-TestSchedulesWithoutTransactions.settings = settings(LENGTH, max_examples=LENGTH.max_examples * 2 // 3)
+# The cheapest of them, and the one that sees most: a short run has as many as a long one.
+TestSchedulesWithoutTransactions.settings = settings(LENGTH, max_examples=max(LENGTH.max_examples * 2 // 3, 40))
 
 TestSchedulesOnSqlite = LifeOfSchedulesOnSqlite.TestCase
 TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 6)
