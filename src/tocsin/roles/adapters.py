@@ -58,7 +58,7 @@ async def open_near(settings: Settings, store: Store, clock: Clock, entropy: Ent
     # Installations may share a server: each has names of its own there.
     installation = (await store.settings.secret("installation", entropy.bytes(6)))[:6].hex()
     return await open_redis(
-        settings.near_url, clock, installation=f"tocsin:{installation}", partitions=settings.partition_count
+        settings.near_url, clock, installation=f"tocsin-{installation}", partitions=settings.partition_count
     )
 
 

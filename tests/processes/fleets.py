@@ -1,0 +1,347 @@
+"""A whole fleet in a test: real servers, real processes of every role, load on them, and what must be so when it has drained.
+
+What clients see is asked over HTTP; what must be so in the end is read from the database itself, since a figure that Tocsin gives
+about itself proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+import tocsin
+from tests.processes.journal import Journal
+from tests.processes.program import Program, Programs
+from tests.processes.proxy import Proxy, between
+from tests.processes.waiting import wait_until
+from tests.servers.etcd import EtcdServer
+from tests.servers.postgres import DURABLE, PostgresServer
+from tests.servers.redis import RedisServer
+from tocsin.clock import rfc3339
+from tocsin.sdk.jobs import NewJob
+from tocsin.store.codes import STATUS_CODE
+from tocsin.wire import Status
+
+TENANT = "acme"
+QUEUE = "q"
+PARTITIONS = 16
+# After the last renewal ten seconds, and what a plan, a claim and the statements take: the promise of DESIGN §1.
+TAKEN_OVER_S = 15.0
+LEFT_OVER = ("SCHEDULED", "QUEUED", "RUNNING", "RETRYING", "CANCEL_REQUESTED")
+
+
+@dataclass
+class Api:
+    """A process of role api, and where it answers."""
+
+    program: Program
+    url: str
+
+
+@dataclass
+class Fleet:
+    """Servers and processes. `proxied` names servers that processes reach through a proxy, which a test can darken."""
+
+    programs: Programs
+    postgres: PostgresServer
+    redis: RedisServer
+    etcd: EtcdServer | None
+    proxies: dict[str, Proxy] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict)
+    token: str = ""
+    apis: list[Api] = field(default_factory=list)
+    nodes: dict[str, Program] = field(default_factory=dict)
+
+    def port_of(self, server: str) -> int:
+        """Where processes reach a server."""
+        if server in self.proxies:
+            return self.proxies[server].port
+        ports = {"postgres": self.postgres.port, "redis": self.redis.port}
+        return ports[server] if server in ports else self._etcd_port()
+
+    def settings(self, **direct: int) -> dict[str, str]:
+        """A process's settings; `direct` gives other ports than everybody's, such as those of a proxy of its own."""
+        port = {name: direct.get(name, 0) or self.port_of(name) for name in ("postgres", "redis")}
+        settings = {
+            "TOCSIN_STORE": f"postgresql://tocsin@127.0.0.1:{port['postgres']}/tocsin",
+            "TOCSIN_NEAR": f"redis://127.0.0.1:{port['redis']}/0",
+            "TOCSIN_PARTITIONS": str(PARTITIONS),
+            "TOCSIN_CANARY": "off",
+            "TOCSIN_DRAIN_S": "5",
+            **self.environ,
+        }
+        if self.etcd is not None:
+            settings["TOCSIN_LEASE"] = f"etcd://127.0.0.1:{direct.get('etcd', 0) or self.port_of('etcd')}"
+        return settings
+
+    # processes
+
+    def api(self, *, roles: str = "api", **environ: str) -> Api:
+        """Start a process with an API and wait until it answers."""
+        program = self._start("api", roles, {"TOCSIN_PORT": "0", **environ})
+        url = program.says("Tocsin is ready at").rsplit(" ", 1)[1]
+        self.apis.append(Api(program, url))
+        return self.apis[-1]
+
+    def node(self, name: str, *, direct: dict[str, int] | None = None, **environ: str) -> Program:
+        """Start a node and wait until it runs; its partitions come later, see `owned`."""
+        program = self._start(name, "node", environ, direct)
+        program.says("Tocsin is ready: node")
+        self.nodes[name] = program
+        return program
+
+    def worker(self, journal: Journal, *options: str, queue: str = QUEUE, api: int = 0) -> Program:
+        """Start a worker process on one of the APIs."""
+        reach = {"TOCSIN_URL": self.apis[api].url, "TOCSIN_TOKEN": self.token, "JOURNAL": str(journal.path)}
+        return self.programs.tocsin("worker", "worker", "tests.processes.work:worker", "-q", queue, *options, **reach)
+
+    def client(self, api: int = 0) -> tocsin.Client:
+        """A client of one of the APIs."""
+        return tocsin.Client(self.apis[api].url, self.token)
+
+    def get(self, path: str, api: int = 0) -> Any:
+        """A list of the API, as it answers."""
+        done = self._tocsin_json("admin", path, "--json", TOCSIN_URL=self.apis[api].url, TOCSIN_TOKEN=self.token)
+        return done["items"]
+
+    def owners(self, api: int = 0) -> dict[int, str | None]:
+        """Which node has which partition."""
+        return {one["partition"]: one["node"] for one in self.get("partitions", api)}
+
+    def settled(self, *names: str, within_s: float = 60.0) -> None:
+        """Wait until exactly these nodes own all partitions, each about as many as the others."""
+        fair = PARTITIONS // len(names)
+
+        def shared() -> bool:
+            counts = Counter(self.owners().values())
+            return set(counts) == set(names) and min(counts.values()) >= fair
+
+        wait_until(shared, f"{', '.join(names)} to share all partitions", within_s)
+
+    # what must be so
+
+    def query(self, statement: str, *values: object) -> list[Any]:
+        """Read from the database itself."""
+
+        async def ask() -> list[Any]:
+            conn = await asyncpg.connect(self.postgres.dsn("tocsin"))
+            try:
+                return list(await conn.fetch(statement, *values))
+            finally:
+                await conn.close()
+
+        return asyncio.run(ask())
+
+    def _start(self, name: str, roles: str, environ: dict[str, str], direct: dict[str, int] | None = None) -> Program:
+        settings = self.settings(**(direct or {})) | {"TOCSIN_ROLES": roles, "TOCSIN_NODE_NAME": name} | environ
+        return self.programs.tocsin(name, "serve", **settings)
+
+    def _tocsin_json(self, *arguments: str, **environ: str) -> Any:
+        return json.loads(run_tocsin(self.programs.folder, *arguments, **environ))
+
+    def _etcd_port(self) -> int:
+        assert self.etcd is not None, "this fleet keeps its leases in PostgreSQL"
+        return self.etcd.port
+
+
+def run_tocsin(folder: Path, *arguments: str, **environ: str) -> str:
+    """Run a command to its end; what it wrote."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TOCSIN_")}
+    path = os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
+    done = subprocess.run(
+        [sys.executable, "-m", "tocsin", *arguments],
+        env={**kept, "PYTHONPATH": path, **environ},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"tocsin {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+@contextmanager
+def fleet(folder: Path, *, etcd: bool = False, proxied: tuple[str, ...] = (), **environ: str) -> Iterator[Fleet]:
+    """Servers with an installation on them and a token, and no process of Tocsin yet."""
+    with ExitStack() as stack:
+        programs = Programs(folder)
+        stack.callback(programs.end_all)
+        postgres = PostgresServer(DURABLE)
+        stack.callback(postgres.remove)
+        postgres.start()
+        redis = RedisServer(maxmemory="256mb", maxmemory_policy="noeviction")
+        stack.callback(redis.close)
+        redis.start()
+        keeper = EtcdServer() if etcd else None
+        if keeper is not None:
+            stack.callback(keeper.remove)
+            keeper.start()
+        made = Fleet(programs, postgres, redis, keeper, environ=environ)
+        for server in proxied:
+            made.proxies[server] = stack.enter_context(between(made.port_of(server)))
+        asyncio.run(_make_database(postgres))
+        run_tocsin(folder, "migrate", **made.settings())
+        (folder / "empty.toml").write_text("")
+        on_store = ("--config", str(folder / "empty.toml"))
+        run_tocsin(folder, "admin", "tenants", "create", TENANT, *on_store, **made.settings())
+        scopes = [part for scope in ("admin", "work:*", "operator", "executor") for part in ("--scope", scope)]
+        token = ("admin", "tokens", "create", TENANT, "--name", "test", *scopes, "--json", *on_store)
+        made.token = json.loads(run_tocsin(folder, *token, **made.settings()))["token"]
+        yield made
+
+
+async def _make_database(postgres: PostgresServer) -> None:
+    conn = await asyncpg.connect(postgres.dsn())
+    try:
+        await conn.execute("CREATE DATABASE tocsin")
+    finally:
+        await conn.close()
+
+
+class Load(threading.Thread):
+    """Makes `rate` jobs a second, each due a little later, until `stop`; each under a key, repeated until it is accepted.
+
+    `accepted` are the IDs that were answered with 201 or 200: those that may not be lost. `due_ms` says when each was due.
+    """
+
+    def __init__(
+        self, fleet: Fleet, rate: int, *, ahead_s: float = 2.0, queue: str = QUEUE, every_s: float = 0.1
+    ) -> None:
+        super().__init__(daemon=True)
+        self._fleet, self._rate, self._ahead_s, self._queue, self._every_s = fleet, rate, ahead_s, queue, every_s
+        self._ending = threading.Event()
+        self.accepted: dict[str, float] = {}
+        self.outages = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def stop(self, within_s: float = 90.0) -> None:
+        """No more jobs; wait until the last batch is accepted."""
+        self._ending.set()
+        self.join(within_s)
+        assert not self.is_alive(), "the last batch has not been accepted yet"
+        assert self.failure is None, repr(self.failure)
+
+    def _run(self) -> None:
+        number, began = 0, time.monotonic()
+        clients = [self._fleet.client(at) for at in range(len(self._fleet.apis))]
+        while not self._ending.is_set():
+            wanted = int((time.monotonic() - began) * self._rate)
+            if wanted > number:
+                batch = range(number, min(wanted, number + 500))
+                self._create(clients, batch)
+                number = batch.stop
+            self._ending.wait(self._every_s)
+        for client in clients:
+            client.close()
+
+    def _create(self, clients: list[tocsin.Client], numbers: range) -> None:
+        due = time.time() + self._ahead_s
+        jobs: list[NewJob] = [
+            {
+                "queue": self._queue,
+                "handler": "note",
+                "payload": number,
+                "run_at": rfc3339(round(due * 1000)),
+                "idempotency_key": f"{self._queue}-{number}",
+            }
+            for number in numbers
+        ]
+        until = time.monotonic() + 60
+        for attempt in range(10_000):
+            try:
+                results = clients[attempt % len(clients)].jobs.create_batch(jobs)
+            except tocsin.ServerUnavailable:
+                self.outages += 1
+                assert time.monotonic() < until, "no API has taken a batch for a minute"
+                self._ending.wait(0.2)
+                continue
+            self.accepted.update({result.job_id: due for result in results if result.job_id is not None})
+            return
+
+
+def drained(fleet: Fleet, within_s: float = 90.0) -> None:
+    """Wait until nothing is to be done any more."""
+
+    def left() -> bool:
+        (row,) = fleet.query("SELECT count(*) AS n FROM jobs WHERE status = ANY($1::smallint[])", _numbers(LEFT_OVER))
+        return row["n"] == 0
+
+    wait_until(left, "all jobs to be done", within_s)
+
+
+def check_all(fleet: Fleet, accepted: Iterator[str] | dict[str, float], *, api: int = 0) -> None:
+    """After the load has drained: no accepted job is missing, no occurrence fired twice, nothing is RUNNING without a lease that
+    lives, and the counters are those of the store."""
+    ids = list(accepted)
+    known = {row["job_id"] for row in fleet.query("SELECT job_id FROM finished UNION ALL SELECT job_id FROM jobs")}
+    missing = [job_id for job_id in ids if job_id not in known]
+    assert not missing, f"{len(missing)} of {len(ids)} accepted jobs are missing, such as {missing[0]}"
+    now_ms = round(time.time() * 1000)
+    dead_leases = fleet.query(
+        "SELECT job_id FROM jobs WHERE status = ANY($1::smallint[]) AND lease_until < $2",
+        _numbers(("RUNNING", "CANCEL_REQUESTED")),
+        now_ms - 5_000,
+    )
+    assert not dead_leases, f"{len(dead_leases)} jobs are RUNNING without a live lease"
+    twice = fleet.query(
+        "SELECT job_id FROM (SELECT job_id FROM finished UNION ALL SELECT job_id FROM jobs) AS each "
+        "GROUP BY job_id HAVING count(*) > 1"
+    )
+    assert not twice, f"{len(twice)} jobs stand twice"
+    counters_equal_the_store(fleet, api=api)
+
+
+def counters_equal_the_store(fleet: Fleet, *, api: int = 0, within_s: float = 90.0) -> None:
+    """The figures of the queue are those of the database, once the slow count has been made."""
+
+    def differences() -> dict[str, tuple[int, int]]:
+        with fleet.client(api) as client:
+            stats = client.queues.get(QUEUE).stats
+        counted = Counter(
+            {
+                row["status"]: row["n"]
+                for row in fleet.query("SELECT status, count(*) AS n FROM jobs WHERE queue = $1 GROUP BY 1", QUEUE)
+            }
+        )
+        names = {
+            "scheduled": "SCHEDULED",
+            "ready": "QUEUED",
+            "running": "RUNNING",
+            "retrying": "RETRYING",
+            "dead": "DEAD",
+        }
+        shown = {name: getattr(stats, name) for name in names}
+        stored = {name: counted[_numbers((status,))[0]] for name, status in names.items()}
+        return {name: (shown[name], stored[name]) for name in names if shown[name] != stored[name]}
+
+    found: Callable[[], bool] = lambda: not differences()  # noqa: E731
+    try:
+        wait_until(found, "the figures to be those of the store", within_s)
+    except AssertionError:
+        raise AssertionError(f"figures differ from the store (shown, stored): {differences()}") from None
+
+
+def _numbers(statuses: tuple[str, ...]) -> list[int]:
+    """The statuses as the database numbers them."""
+    return [STATUS_CODE[Status(status)] for status in statuses]
