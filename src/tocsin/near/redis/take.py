@@ -30,7 +30,7 @@ LANES = (0, 1)
 HAND_MS = 90_000
 LISTED = 200
 _TRIPS = 8
-_MOST_AHEAD = 8
+_MOST_DOUBLED = 4
 _AHEAD = 4
 _TAKE = Script("due_take")
 
@@ -54,7 +54,7 @@ class Taker:
         """Up to `most` members whose time has come; see the port."""
         self._own(partitions)
         taken: list[Due] = []
-        wanted = self._wish(most)
+        wanted = self._wish(most, most, 0, LANES)
         asked = self._heads.due(partitions, now_ms, at_once=not wanted)
         for trip in range(_TRIPS):
             if asked:
@@ -73,7 +73,7 @@ class Taker:
                 break
             if len(taken) >= most:
                 break
-            wanted = self._wish(min((most - len(taken)) << trip, _MOST_AHEAD * most), lane)
+            wanted = self._wish(most, most - len(taken), trip, (lane,))
             asked = sorted({each for set_ in wanted for each in self._basket.behind(*set_)})
         return taken
 
@@ -142,10 +142,14 @@ class Taker:
                 return True
         return True
 
-    def _wish(self, most: int, *lanes: int) -> Wanted:
-        """What the ring's next turns need beyond the basket, for some passes ahead, as far as it is known who has something."""
+    def _wish(self, most: int, need: int, trip: int, lanes: Sequence[int]) -> Wanted:
+        """What the ring's next turns need beyond the basket, for some passes ahead, as far as it is known who has something.
+
+        Of many sources a tenant's members come in order only as far as the one that is furthest behind has told, so each
+        further trip of a pass asks for twice as many."""
         wanted: Wanted = {}
-        for lane in lanes or LANES:
+        doubled = min(trip, _MOST_DOUBLED)
+        for lane in lanes:
             ring, left = self._rings[lane], most * _AHEAD
             for at, tenant in enumerate(ring):
                 if left <= 0:
@@ -155,7 +159,9 @@ class Taker:
                 sources = len(self._basket.behind(lane, tenant))
                 if sources == 1 == len(ring):
                     # Nothing to merge: no more than what is served at once.
-                    turn = most
+                    turn = need
+                elif sources > 1:
+                    turn <<= doubled
                 missing = turn - self._basket.count(lane, tenant)
                 if sources and (missing > 0 or at == 0):
                     # From each source its share and a quarter; of the first one, at least what it waits for.
