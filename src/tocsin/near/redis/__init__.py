@@ -1,7 +1,8 @@
 """The near tier in Redis or Valkey: shared by all processes of a fleet, lost with its server, rebuilt from the store.
 
 RedisNearTier (tier)    the port
-  DueSets (due), Taker (take)   who is due; what this process takes, in fair order      LeaseIndex (leases)
+  DueSets (due)         who waits for its time              LeaseIndex (leases)   whose lease ends when
+  Taker (take)          what this process takes, fairly     Heads (heads), Basket (basket)   what it knows and holds of that
   ReadyLines (ready)            its parts:
     Lines (lines)   what comes into lines    Hands (hands)   pop, settle    Callbacks (callbacks)   the executor's pops
     Waits (waits)   claims that wait         Known (known)   what all processes know together

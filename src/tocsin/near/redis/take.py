@@ -3,8 +3,8 @@
     due partitions (Heads) -> due_take.lua in each -> Basket -> served by each lane's ring -> the pass
 
 The tenants' ring and its debts are this process's own, as the partitions are. A tenant's members lie in many partitions, so
-each is asked for its share and a little more, and what is not served now lies in the basket for the next pass; Redis counts it
-as taken. A tenant is served only up to the first time that some partition still keeps back: where that is in the
+each is asked for its share of some passes, and what is not served now lies in the basket for the next one; Redis counts it as
+taken. A tenant is served only up to the first time that some partition still keeps back: where that is in the
 way, the pass asks those partitions again, for more each time.
 
 A crash: what was taken and what lies in the basket comes back when its deadline is over, or at once when the next owner begins
