@@ -6,6 +6,7 @@ fill or flush a server start their own. As root the server runs as `nobody`, in 
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
 import shutil
@@ -67,6 +68,8 @@ class RedisServer:
             # Its own choice, 10,000 above the other, may be no port at all.
             self._settings["cluster-port"] = str(_free_port())
         self._process: subprocess.Popen[bytes] | None = None
+        # A session that breaks down runs no fixture's end.
+        atexit.register(self.close)
 
     @property
     def url(self) -> str:
@@ -124,6 +127,7 @@ class RedisServer:
 
     def close(self) -> None:
         """End it and remove what it leaves."""
+        atexit.unregister(self.close)
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -36,6 +36,12 @@ local function trim(lane, tenant, set)
   end
 end
 
+-- A hash of few and short fields is a list to the server, which it walks through for each job; one long field makes it a table.
+local fresh = redis.call('EXISTS', jobs) == 0
+if fresh then
+  redis.call('HSET', jobs, '-', string.rep('-', 100))
+end
+
 local at = 6
 while at <= #ARGV do
   local lane, tenant, count = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
@@ -77,6 +83,9 @@ while at <= #ARGV do
   end
 end
 
+if fresh then
+  redis.call('HDEL', jobs, '-')
+end
 answer[1] = first_due()
 local now = tonumber(answer[1])
 if now and (not before or now < before) then
