@@ -160,7 +160,7 @@ async def test_closing_wakes_everybody_and_nobody_waits_after_it(world: World, s
     waiting.append(asyncio.ensure_future(world.near.wait_due(20)))
     await world.turns()
     await world.near.quiesce()
-    await turns()
+    await world.turns()
     assert done(waiting) == [0, 1, 2]
     assert not await world.near.wait_ready(world.wish(), 20)
 

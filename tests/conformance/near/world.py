@@ -143,8 +143,10 @@ class World:
         return self.due(after_ms, handler=HTTP, hold=f"https://{host}:443", **words)  # type: ignore[arg-type]
 
     async def turns(self) -> None:
-        """Let everything that can go on now go on, what is on its way to and from a server included."""
-        for _ in range(3):
+        """Let everything that can go on now go on, what is on its way to and from a server included.
+
+        A call may need a new connection first, which takes some round trips of its own: so there are many here."""
+        for _ in range(12 if self.shared else 3):
             await self.near.generation()
             await turns()
 
