@@ -11,7 +11,8 @@
     │   └── Overloaded             a bounded queue is full
     ├── StoreError                 the store's contents
     │   ├── StoreCorrupt           the file is damaged or not a Tocsin store
-    │   └── StoreTooNew            written by a newer version
+    │   ├── StoreTooNew            written by a newer version
+    │   └── StoreMoved             the installation was moved to another store, or has not wholly arrived here
     ├── LeaseHeld                  another process owns what we asked for
     ├── Retry, Fatal               raised by a handler to say how its attempt ended
     └── AttemptLost                the attempt belongs to somebody else now; stop working on it
@@ -91,6 +92,10 @@ class StoreCorrupt(StoreError):
 
 class StoreTooNew(StoreError):
     """The store was written by a newer version of Tocsin."""
+
+
+class StoreMoved(StoreError):
+    """The installation lives in another store now, or its move to this one has not ended; the message names the other one."""
 
 
 class LeaseHeld(TocsinError):

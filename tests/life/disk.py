@@ -15,6 +15,7 @@ from tocsin.model.job import JobState
 from tocsin.store.port import AttemptRecord, Due, TimerKey, TimerKind
 from tocsin.store.schedules import Move, ScheduleRow, SkipRow
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
+from tocsin.store.transfer import Mark
 
 
 class Crashed(BaseException):
@@ -113,7 +114,7 @@ class Disk:
     finished: dict[str, JobRow] = field(default_factory=dict)
     timers: dict[tuple[int, TimerKind], set[TimerKey]] = field(default_factory=lambda: defaultdict(set))
     records: dict[str, dict[int, AttemptRecord]] = field(default_factory=lambda: defaultdict(dict))
-    keys: dict[tuple[str, str], KeyRow] = field(default_factory=dict)
+    keys: dict[tuple[str, bytes], KeyRow] = field(default_factory=dict)  # by tenant and the hash of the key
     parked: dict[int, dict[ParkKey, Due]] = field(default_factory=lambda: defaultdict(dict))
     floors: dict[int, int] = field(default_factory=dict)
     tenants: dict[str, TenantRow] = field(default_factory=dict)
@@ -123,4 +124,6 @@ class Disk:
     secrets: dict[str, bytes] = field(default_factory=dict)
     schedules: dict[tuple[str, str], Owing] = field(default_factory=dict)  # by tenant and name
     skips: dict[str, dict[tuple[int, str], SkipRow]] = field(default_factory=lambda: defaultdict(dict))
+    installation: str = "a disk"
+    marks: dict[str, Mark] = field(default_factory=dict)
     watchers: list[Callable[[JobState | None, JobState], None]] = field(default_factory=list)

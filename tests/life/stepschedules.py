@@ -198,6 +198,10 @@ class StepSchedules:
         found = Counter((row.look_at - first) // 60_000 for row in self._rows() if row.look_at is not None)
         return [min(found[minute], CROWD_MOST) for minute in range(minutes)]
 
+    async def pay_everything(self) -> None:
+        """Pay what any row owes, for who reads all of them."""
+        await self._pay_where(lambda _, __: True)
+
     # inside
 
     async def _pay_all(self, schedule_ids: Sequence[str]) -> None:

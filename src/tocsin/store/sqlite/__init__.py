@@ -7,5 +7,6 @@ leaves whole groups or nothing; the file needs no repair.
 
 from tocsin.store.sqlite.examine import Examination, examine
 from tocsin.store.sqlite.store import SqliteStore, open_store
+from tocsin.store.sqlite.transfer import SqliteTransfer, open_transfer
 
-__all__ = ["Examination", "SqliteStore", "examine", "open_store"]
+__all__ = ["Examination", "SqliteStore", "SqliteTransfer", "examine", "open_store", "open_transfer"]

@@ -16,6 +16,7 @@ from tocsin.errors import ConfigError, StoreCorrupt, StoreUnavailable
 
 APPLICATION_ID = 0x7463736E  # "tcsn"
 BUSY_MS = 5_000
+ALONE_S = 1.0
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 WAL_KEPT_BYTES = 64 * 1024 * 1024
 _MAGIC = b"SQLite format 3\0"
@@ -100,6 +101,25 @@ def open_writer(path: Path) -> Connection:
         "trusted_schema = OFF",
     ):
         conn.execute(f"PRAGMA {pragma}")
+    return conn
+
+
+def open_alone(path: Path) -> Connection:
+    """A connection that nobody else can have beside it. Raises SQLITE_BUSY where another process has the file open.
+
+    In this mode the first access takes the file's own lock, which every other connection holds a share of while it is open.
+    """
+    conn = sqlite3.connect(path, timeout=ALONE_S, isolation_level=None, check_same_thread=False, cached_statements=512)
+    try:
+        conn.text_factory = _text
+        for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "cache_size = -65536"):
+            conn.execute(f"PRAGMA {pragma}").fetchall()
+        conn.execute("PRAGMA trusted_schema = OFF")
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("ROLLBACK")
+    except BaseException:
+        conn.close()
+        raise
     return conn
 
 

@@ -19,6 +19,7 @@ from tocsin.store.sqlite.requests import RAISES, Kind
 from tocsin.store.sqlite.schedules import MOVE, SKIP, SqliteSchedules
 from tocsin.store.sqlite.settings import SqliteSettings
 from tocsin.store.sqlite.statements import block
+from tocsin.store.sqlite.transfer import refuse_moved
 from tocsin.store.sqlite.work import Work
 from tocsin.store.sqlite.writer import OnStep, Writer
 
@@ -67,7 +68,8 @@ class SqliteStore:
 async def open_store(
     path: Path | str, clock: Clock, *, partitions: int = 16, entropy: Entropy, on_step: OnStep | None = None
 ) -> SqliteStore:
-    """Open the store at `path`, making or migrating it; ConfigError, StoreCorrupt or StoreTooNew say what to do.
+    """Open the store at `path`, making or migrating it; ConfigError, StoreCorrupt, StoreTooNew or StoreMoved say what
+    to do.
 
     `on_step` is told of every step of the writer; a test may raise from it to simulate a crash or a failing disk.
     """
@@ -78,6 +80,7 @@ async def open_store(
     try:
         migrate(conn, place, clock.now_ms())
         identify(conn, place, partitions, entropy.bytes(16).hex(), clock.now_ms())
+        refuse_moved(conn, place)
     except BaseException:
         conn.close()
         raise

@@ -1,0 +1,209 @@
+"""Carry: takes an installation from one store to another and proves that all of it has arrived.
+
+    permit ─▶ target is marked ─▶ each kind, page by page ─▶ target is read back ─▶ source is marked ─▶ target's mark goes
+
+Both stores are held by this process alone (whoever opens them sees to that), so nothing changes meanwhile. What is compared in the
+end is, for each kind, how many records there are and the sum of their hashes, so that the order of reading does not matter: on
+the source as they were read to be carried, on the target as they stand there.
+
+A crash leaves a target that is marked as not whole, which nobody serves, and a source that is as it was. The same move again goes
+over all of it once more, and changes nothing where it was before. After the last comparison the source is marked first: between
+the two marks neither is served, and the same move again ends it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+
+import msgspec
+
+from tocsin.clock import Clock, rfc3339
+from tocsin.errors import StoreError, StoreMoved
+from tocsin.store.transfer import JobRecord, Kind, Mark, Marks, Record, Transfer
+from tocsin.wire import Status
+
+PAGE = 500
+UNFINISHED, DEAD, ATTEMPTS = "unfinished jobs", "dead letters", "attempts"
+# How kinds are called in the account of a move, in its order.
+LABELS = (
+    *(kind.value for kind in (Kind.TENANTS, Kind.TOKENS, Kind.SIGNING_KEYS, Kind.QUEUES, Kind.SECRETS)),
+    *(Kind.SCHEDULES.value, Kind.SKIPS.value, UNFINISHED, DEAD, Kind.KEYS.value, Kind.FINISHED.value, ATTEMPTS),
+)
+_HASH_BYTES = 16
+_SUM_BITS = 8 * _HASH_BYTES
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Permitted(Enum):
+    """What a move finds before it begins."""
+
+    FRESH = "fresh"
+    CUT = "cut"  # an earlier try of the same move was cut off
+    ENDED = "ended"  # the source has been moved to this target already, all of it
+
+
+@dataclass(slots=True)
+class Account:
+    """How many records there are under each label, and the sum of their hashes."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: Kind, record: Record) -> None:
+        """One more record, and a job's attempts with it."""
+        label = kind.value
+        if isinstance(record, JobRecord):
+            if kind is Kind.JOBS:
+                label = DEAD if record.status is Status.DEAD else UNFINISHED
+            for attempt in record.attempts:
+                self._add(ATTEMPTS, _encode((record.job_id, attempt)))
+        self._add(label, _encode(record))
+
+    def digest(self, label: str) -> str:
+        """The sum of the hashes under a label, whatever order they came in."""
+        return f"{self.sums[label] % (1 << _SUM_BITS):0{_SUM_BITS // 4}x}"
+
+    def _add(self, label: str, text: bytes) -> None:
+        self.counts[label] += 1
+        self.sums[label] += int.from_bytes(blake2b(text, digest_size=_HASH_BYTES).digest(), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One label of the account: what the source has and what the target has."""
+
+    label: str
+    source: int
+    target: int
+    source_digest: str
+    target_digest: str
+
+    @property
+    def same(self) -> bool:
+        """Whether both have the same records."""
+        return (self.source, self.source_digest) == (self.target, self.target_digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The end of a move. `rows` is empty where it had ended before."""
+
+    permitted: Permitted
+    rows: tuple[Row, ...] = ()
+
+
+class Carrier:
+    """One move. `told` hears after every page how many records have been read so far, on both sides together."""
+
+    def __init__(
+        self,
+        source: Transfer,
+        target: Transfer,
+        clock: Clock,
+        *,
+        history: bool = True,
+        keep_source: bool = False,
+        told: Callable[[int], None] = lambda done: None,
+        page: int = PAGE,
+    ) -> None:
+        self._source, self._target, self._clock = source, target, clock
+        self._history, self._keep_source, self._told, self._page = history, keep_source, told, page
+        self._done = 0
+
+    async def carry(self) -> Carried:
+        """Move everything. Raises StoreMoved or StoreError where it may not be, or not everything has arrived."""
+        here, there = await self._source.marks(), await self._target.marks()
+        permitted = await permit(self._source, here, self._target, there)
+        if permitted is Permitted.ENDED:
+            return Carried(permitted)
+        await self._target.arrive(self._mark(self._source, here))
+        sent = await self._read(self._source, put=True)
+        rows = compared(sent, await self._read(self._target))
+        differing = [row for row in rows if not row.same]
+        if differing:
+            raise StoreError(_not_the_same(differing, self._source.name, self._target.name))
+        if not self._keep_source:
+            await self._source.depart(self._mark(self._target, there))
+        await self._target.settle()
+        return Carried(permitted, rows)
+
+    async def survey(self) -> Account:
+        """What there is to move."""
+        return await self._read(self._source)
+
+    async def _read(self, store: Transfer, *, put: bool = False) -> Account:
+        """Read everything of a store, and put it into the target if asked. Of the target also what should not be there is read."""
+        account = Account()
+        for kind in Kind:
+            if kind is Kind.FINISHED and store is self._source and not self._history:
+                continue
+            records = await store.page(kind, None, self._page)
+            while records:
+                if put:
+                    await self._target.put(kind, records)
+                for record in records:
+                    account.add(kind, record)
+                self._done += len(records)
+                self._told(self._done)
+                records = await store.page(kind, records[-1], self._page)
+        return account
+
+    def _mark(self, store: Transfer, marks: Marks) -> Mark:
+        return Mark(store=store.name, installation=marks.installation, at=self._clock.now_ms())
+
+
+async def permit(source: Transfer, here: Marks, target: Transfer | None, there: Marks | None) -> Permitted:
+    """Whether the source may be moved to the target (None: one that is still to be made); raises with the reason if not."""
+    if here.arriving_from is not None:
+        raise StoreMoved(
+            f"{source.name} is not whole: the move from {here.arriving_from.store} to it has not ended; repeat that one first"
+        )
+    cut = there is not None and there.arriving_from is not None
+    if there is not None and there.arriving_from is not None and there.arriving_from.installation != here.installation:
+        raise StoreError(
+            f"{there.arriving_from.store} is being moved to this target, and that has not ended; repeat that move, or name an "
+            "empty target"
+        )
+    if here.moved_to is not None:
+        if there is None or here.moved_to.installation != there.installation:
+            raise StoreMoved(
+                f"{source.name} was moved to {here.moved_to.store} at {rfc3339(here.moved_to.at)}; move it on from there"
+            )
+        return Permitted.CUT if cut else Permitted.ENDED
+    if cut:
+        return Permitted.CUT
+    if target is not None:
+        await _expect_empty(target)
+    return Permitted.FRESH
+
+
+async def _expect_empty(target: Transfer) -> None:
+    held = [kind.value for kind in Kind if await target.page(kind, None, 1)]
+    if held:
+        raise StoreError(
+            f"{target.name} is not empty: it has {', '.join(held)}; name a store that does not exist yet, or an empty database"
+        )
+
+
+def compared(source: Account, target: Account) -> tuple[Row, ...]:
+    """Both accounts side by side."""
+    return tuple(
+        Row(label, source.counts[label], target.counts[label], source.digest(label), target.digest(label))
+        for label in LABELS
+    )
+
+
+def _not_the_same(differing: list[Row], source: str, target: str) -> str:
+    found = "; ".join(
+        f"{row.label}: {row.source} read, {row.target} arrived"
+        + (" with other contents" if row.source == row.target else "")
+        for row in differing
+    )
+    return (
+        f"what has arrived in {target} is not what {source} has ({found}); {source} is as it was and can be served; delete "
+        f"{target} and repeat the move"
+    )
