@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.conformance.yard import LINE, Yard, due, due_of, fired, key, skip, step
+import pytest
+
+from tests.conformance.yard import LINE, PARTITIONS, Yard, due, due_of, fired, key, skip, step
 from tests.life.disk import Disk, Fault
 from tests.life.stepstore import StepStore
 from tests.life.steptransfer import StepTransfer
+from tests.servers.postgres import PostgresServer
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.model.job import LIVE, JobState, Lane
 from tocsin.model.partition import partition_of
+from tocsin.store import postgres
 from tocsin.store.port import FAR, FIRE, WATCH, Beat, Change, JobFilter, Store, Success
 from tocsin.store.schedules import Move
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
@@ -65,11 +69,76 @@ class StepPlace:
         yield StepTransfer(StepStore(self.disk, self._clock, self._partitions, self.fault), f"steps:{self._folder}")
 
 
-Place = SqlitePlace | StepPlace
-PLACES: dict[str, Callable[[Path, ManualClock, int], Place]] = {
-    "sqlite": SqlitePlace,
-    "single rows": StepPlace,
-}
+class PostgresPlace:
+    """One or more databases."""
+
+    def __init__(self, dsns: list[str], clock: ManualClock, partitions: int) -> None:
+        self.dsn, self._shards, self._clock, self._partitions = dsns[0], dsns[1:], clock, partitions
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        store = await postgres.open_store(
+            self.dsn, self._clock, partitions=self._partitions, entropy=SeededEntropy(1), shards=self._shards
+        )
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def transfer(self) -> AsyncIterator[Transfer]:
+        entropy = SeededEntropy(sum(self.dsn.encode()))
+        store = await postgres.open_transfer(
+            self.dsn, self._clock, entropy=entropy, partitions=self._partitions, shards=self._shards
+        )
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+Place = SqlitePlace | StepPlace | PostgresPlace
+KINDS = ("sqlite", "single rows", "postgresql")
+
+
+class Ground:
+    """Makes empty places, which are gone at its end."""
+
+    def __init__(
+        self, request: pytest.FixtureRequest, folder: Path, clock: ManualClock, databases: AsyncExitStack
+    ) -> None:
+        self._request, self._folder, self._clock, self._databases = request, folder, clock, databases
+
+    async def place(self, kind: str, name: str, partitions: int = PARTITIONS) -> Place:
+        """An empty place of an adapter."""
+        match kind:
+            case "sqlite":
+                return SqlitePlace(self._folder / name, self._clock, partitions)
+            case "single rows":
+                return StepPlace(self._folder / name, self._clock, partitions)
+            case _:
+                server: PostgresServer = self._request.getfixturevalue("postgres")
+                shards = 2 if kind.endswith("two shards") else 1
+                dsns = await self._databases.enter_async_context(server.database(partitions, shards))
+                if shards == 1:  # a copy of a template, like others of so many partitions
+                    database = dsns[0].partition("?")[0].rpartition("/")[2]
+                    await server.execute(f"UPDATE identity SET installation = '{database}'", database=database)
+                return PostgresPlace(dsns, self._clock, partitions)
+
+    def steps(self, name: str, partitions: int = PARTITIONS) -> StepPlace:
+        """An empty place of single rows, with its disk at hand."""
+        return StepPlace(self._folder / name, self._clock, partitions)
+
+    def file(self, name: str, partitions: int = PARTITIONS) -> SqlitePlace:
+        """An empty place in a file, with its path at hand."""
+        return SqlitePlace(self._folder / name, self._clock, partitions)
+
+
+@asynccontextmanager
+async def standing(request: pytest.FixtureRequest, folder: Path, clock: ManualClock) -> AsyncIterator[Ground]:
+    """A ground for a test."""
+    async with AsyncExitStack() as databases:
+        yield Ground(request, folder, clock, databases)
 
 
 async def fill(store: Store, clock: ManualClock) -> Yard:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import tocsin
-from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, queues, reach, schedules, serve, worker
+from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, move, queues, reach, schedules, serve, worker
 from tocsin.cli.refusals import refusal
 from tocsin.errors import Refused, ServerUnavailable, TocsinError, UsageError
 
@@ -68,6 +68,7 @@ def _app() -> typer.Typer:
         ("serve", serve.serve),
         ("worker", worker.worker),
         ("migrate", migrate.migrate),
+        ("move", move.move),
         ("doctor", doctor.doctor),
     ):
         app.command(name)(command)

@@ -40,6 +40,7 @@ The record of truth is the store; the near tier can be lost at any time. Writes 
 | define, direct, intervene | as recur | the client repeats: an upsert by name, a trigger by its key |
 | sweep | as recur | the next sweep looks again |
 | archive | rows of old jobs go, bounded | continued |
+| carry | target marked; all records, a job's timer before it; source marked; target's mark goes | the same move again ends it |
 
 The invariant: at every commit each unfinished job has a timer at its version in a bucket that has not been rechecked (park rows
 count as such), or below the floor, where the recheck looks at every start and every hour.

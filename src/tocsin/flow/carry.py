@@ -14,7 +14,7 @@ the two marks neither is served, and the same move again ends it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
@@ -23,10 +23,11 @@ import msgspec
 
 from tocsin.clock import Clock, rfc3339
 from tocsin.errors import StoreError, StoreMoved
-from tocsin.store.transfer import JobRecord, Kind, Mark, Marks, Record, Transfer
+from tocsin.store.transfer import JobRecord, Kind, Mark, Record, SecretRow, Transfer
 from tocsin.wire import Status
 
 PAGE = 500
+INSTALLATION = "installation"
 UNFINISHED, DEAD, ATTEMPTS = "unfinished jobs", "dead letters", "attempts"
 # How kinds are called in the account of a move, in its order.
 LABELS = (
@@ -96,8 +97,13 @@ class Carried:
     rows: tuple[Row, ...] = ()
 
 
+async def _silence() -> None:
+    """Where nobody can serve a store that is open for a move."""
+
+
 class Carrier:
-    """One move. `told` hears after every page how many records have been read so far, on both sides together."""
+    """One move. `told` hears after every page how many records have been read so far, on both sides together; `quiet` raises
+    LeaseHeld if somebody has begun to serve one of them, and is asked before the marks."""
 
     def __init__(
         self,
@@ -105,59 +111,74 @@ class Carrier:
         target: Transfer,
         clock: Clock,
         *,
+        quiet: Callable[[], Awaitable[None]] = _silence,
         history: bool = True,
         keep_source: bool = False,
         told: Callable[[int], None] = lambda done: None,
         page: int = PAGE,
     ) -> None:
-        self._source, self._target, self._clock = source, target, clock
+        self._source, self._target, self._clock, self._quiet = source, target, clock, quiet
         self._history, self._keep_source, self._told, self._page = history, keep_source, told, page
         self._done = 0
 
     async def carry(self) -> Carried:
         """Move everything. Raises StoreMoved or StoreError where it may not be, or not everything has arrived."""
-        here, there = await self._source.marks(), await self._target.marks()
-        permitted = await permit(self._source, here, self._target, there)
+        permitted = await permit(self._source, self._target)
         if permitted is Permitted.ENDED:
             return Carried(permitted)
-        await self._target.arrive(self._mark(self._source, here))
-        sent = await self._read(self._source, put=True)
-        rows = compared(sent, await self._read(self._target))
+        await self._target.arrive(await self._mark(self._source))
+        sent = await self._send()
+        rows = compared(sent, await self._check())
         differing = [row for row in rows if not row.same]
         if differing:
             raise StoreError(_not_the_same(differing, self._source.name, self._target.name))
+        await self._quiet()
         if not self._keep_source:
-            await self._source.depart(self._mark(self._target, there))
+            await self._source.depart(await self._mark(self._target))
         await self._target.settle()
         return Carried(permitted, rows)
 
-    async def survey(self) -> Account:
-        """What there is to move."""
-        return await self._read(self._source)
-
-    async def _read(self, store: Transfer, *, put: bool = False) -> Account:
-        """Read everything of a store, and put it into the target if asked. Of the target also what should not be there is read."""
+    async def _send(self) -> Account:
+        """Read everything of the source and put it into the target."""
         account = Account()
-        for kind in Kind:
-            if kind is Kind.FINISHED and store is self._source and not self._history:
-                continue
-            records = await store.page(kind, None, self._page)
-            while records:
-                if put:
-                    await self._target.put(kind, records)
-                for record in records:
-                    account.add(kind, record)
-                self._done += len(records)
-                self._told(self._done)
-                records = await store.page(kind, records[-1], self._page)
+        for kind in _kinds(self._history):
+            async for records in _pages(self._source, kind, self._page):
+                await self._target.put(kind, records)
+                self._count(account, kind, records)
         return account
 
-    def _mark(self, store: Transfer, marks: Marks) -> Mark:
-        return Mark(store=store.name, installation=marks.installation, at=self._clock.now_ms())
+    async def _check(self) -> Account:
+        """Read the target back, also what should not be there."""
+        account = Account()
+        for kind in Kind:
+            async for records in _pages(self._target, kind, self._page):
+                self._count(account, kind, records)
+        return account
+
+    def _count(self, account: Account, kind: Kind, records: Sequence[Record]) -> None:
+        for record in records:
+            account.add(kind, record)
+        self._done += len(records)
+        self._told(self._done)
+
+    async def _mark(self, store: Transfer) -> Mark:
+        installation = (await store.marks()).installation
+        return Mark(store=store.name, installation=installation, at=self._clock.now_ms())
 
 
-async def permit(source: Transfer, here: Marks, target: Transfer | None, there: Marks | None) -> Permitted:
+async def survey(source: Transfer, *, history: bool = True, page: int = PAGE) -> Account:
+    """What there is to move."""
+    account = Account()
+    for kind in _kinds(history):
+        async for records in _pages(source, kind, page):
+            for record in records:
+                account.add(kind, record)
+    return account
+
+
+async def permit(source: Transfer, target: Transfer | None) -> Permitted:
     """Whether the source may be moved to the target (None: one that is still to be made); raises with the reason if not."""
+    here, there = await source.marks(), None if target is None else await target.marks()
     if here.arriving_from is not None:
         raise StoreMoved(
             f"{source.name} is not whole: the move from {here.arriving_from.store} to it has not ended; repeat that one first"
@@ -187,6 +208,28 @@ async def _expect_empty(target: Transfer) -> None:
         raise StoreError(
             f"{target.name} is not empty: it has {', '.join(held)}; name a store that does not exist yet, or an empty database"
         )
+
+
+def _kinds(history: bool) -> list[Kind]:
+    return [kind for kind in Kind if history or kind is not Kind.FINISHED]
+
+
+async def _pages(store: Transfer, kind: Kind, limit: int) -> AsyncIterator[list[Record]]:
+    records = await store.page(kind, None, limit)
+    while records:
+        yield [one for one in records if not _stays(one)]
+        records = await store.page(kind, records[-1], limit)
+
+
+def _stays(record: Record) -> bool:
+    """The name under which an installation keeps what is not in its store (Redis, etcd) is its own: the target makes another."""
+    return isinstance(record, SecretRow) and record.name == INSTALLATION
+
+
+async def installation_secret(store: Transfer) -> bytes | None:
+    """That name, if the store has one."""
+    secrets = [one for one in await store.page(Kind.SECRETS, None, PAGE) if isinstance(one, SecretRow)]
+    return next((one.value for one in secrets if one.name == INSTALLATION), None)
 
 
 def compared(source: Account, target: Account) -> tuple[Row, ...]:

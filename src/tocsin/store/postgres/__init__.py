@@ -5,6 +5,7 @@ write at the same time; `group.py` joins the requests of one process into batche
 to the rows; `sql/` and `migrations/` hold every statement. A crash leaves whole transactions or nothing.
 """
 
-from tocsin.store.postgres.store import PostgresStore, open_store
+from tocsin.store.postgres.store import PostgresStore, open_store, open_transfer
+from tocsin.store.postgres.transfer import PostgresTransfer, has_store
 
-__all__ = ["PostgresStore", "open_store"]
+__all__ = ["PostgresStore", "PostgresTransfer", "has_store", "open_store", "open_transfer"]

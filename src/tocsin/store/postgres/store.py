@@ -16,6 +16,9 @@ from tocsin.store.postgres.rows import Unreadable
 from tocsin.store.postgres.schedules import MOVE, SKIP, PostgresSchedules
 from tocsin.store.postgres.settings import PostgresSettings
 from tocsin.store.postgres.statements import block
+from tocsin.store.postgres.transfer import PostgresTransfer, found_partitions, refuse_moved
+
+DEFAULT_PARTITIONS = 64
 
 _PING = block("identity", "ping")
 _NOW = block("identity", "now")
@@ -65,10 +68,32 @@ class PostgresStore:
 
 
 async def open_store(
-    dsn: str, clock: Clock, *, partitions: int = 64, entropy: Entropy, shards: Sequence[str] = ()
+    dsn: str, clock: Clock, *, partitions: int = DEFAULT_PARTITIONS, entropy: Entropy, shards: Sequence[str] = ()
 ) -> PostgresStore:
-    """Open the store whose home database is at `dsn`, making or migrating it; ConfigError, StoreCorrupt or StoreTooNew say what to
-    do. `shards` are further databases, taken into the map of a new store; after that the map in the store rules."""
+    """Open the store whose home database is at `dsn`, making or migrating it; ConfigError, StoreCorrupt, StoreTooNew or StoreMoved
+    say what to do. `shards` are further databases, taken into the map of a new store; after that the map in the store rules."""
+    databases = await open_databases(dsn, clock, partitions=partitions, entropy=entropy, shards=shards)
+    try:
+        await refuse_moved(databases.home)
+    except BaseException:
+        await databases.close()
+        raise
+    return PostgresStore(databases, clock)
+
+
+async def open_transfer(
+    dsn: str, clock: Clock, *, entropy: Entropy, partitions: int | None = None, shards: Sequence[str] = ()
+) -> PostgresTransfer:
+    """Open the store at `dsn` for a move, making or migrating it; of a new one `partitions` are made, 64 if not given."""
+    count = partitions or await found_partitions(Address.of(dsn)) or DEFAULT_PARTITIONS
+    databases = await open_databases(dsn, clock, partitions=count, entropy=entropy, shards=shards)
+    return PostgresTransfer(databases, clock)
+
+
+async def open_databases(
+    dsn: str, clock: Clock, *, partitions: int, entropy: Entropy, shards: Sequence[str]
+) -> Databases:
+    """The databases of a store, each migrated and known to be the one that is meant."""
     check_partitions(partitions)
     address = Address.of(dsn)
     home, found = await prepare_home(
@@ -83,4 +108,4 @@ async def open_store(
         identity = Identity(home.installation, partitions, one.shard, one.first, one.last)
         all_.append((Address.of(one.address), identity))
     await gathered([prepare_shard(where, identity, clock.now_ms()) for where, identity in all_[1:]])
-    return PostgresStore(Databases([Database(*one) for one in all_], partitions), clock)
+    return Databases([Database(*one) for one in all_], partitions)

@@ -15,12 +15,13 @@ from msgspec import Struct
 
 from tocsin.model.job import LIVE, PENDING
 from tocsin.model.partition import partition_of
+from tocsin.store import codes
+from tocsin.store.numbers import number_of
 from tocsin.store.port import FIRST_WATCH_MS, AttemptRecord
 from tocsin.store.schedules import ScheduleRow, SkipRow
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
-from tocsin.store.sqlite import codes, occurrences
+from tocsin.store.sqlite import occurrences
 from tocsin.store.sqlite.move import add_skips
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import Many, block
 from tocsin.store.sqlite.work import Work, json_text
 from tocsin.store.transfer import JobRecord, KeyRecord, Kind, Record, SecretRow

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from tocsin.errors import StoreCorrupt
+from tocsin.store import codes
+from tocsin.store.numbers import number_of
 from tocsin.store.port import AttemptRecord
 from tocsin.store.schedules import ScheduleRow, SkipRow
 from tocsin.store.settings import QueueRow, SigningKeyRow, TenantRow, TokenRow
-from tocsin.store.sqlite import codes
 from tocsin.store.sqlite.lines import LineNames
-from tocsin.store.sqlite.occurrences import number_of
 from tocsin.store.sqlite.statements import block
 from tocsin.store.sqlite.work import json_text
 from tocsin.store.transfer import JobRecord, KeyRecord, Kind, Record, SecretRow
