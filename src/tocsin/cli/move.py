@@ -12,7 +12,7 @@ import typer
 
 from tocsin.cli import output
 from tocsin.cli.output import Json
-from tocsin.errors import UsageError
+from tocsin.errors import ServerUnavailable, StoreError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,12 +60,16 @@ def move(
     there.check("--to")
     if source == target or (here.path is not None and there.path is not None and _same(here.path, there.path)):
         raise UsageError("--from and --to are the same store; name another place to move it to")
-    if dry_run:
-        _show_survey(*asyncio.run(_survey(here, there, history=not without_history)), json=json)
-        return
-    with output.progress("moving", None, quiet=json) as told:
-        carrying = _carry(here, there, history=not without_history, keep_source=keep_source, told=told)
-        carried, names, count = asyncio.run(carrying)
+    try:
+        if dry_run:
+            _show_survey(*asyncio.run(_survey(here, there, history=not without_history)), json=json)
+            return
+        with output.progress("moving", None, quiet=json) as told:
+            carrying = _carry(here, there, history=not without_history, keep_source=keep_source, told=told)
+            carried, names, count = asyncio.run(carrying)
+    except ServerUnavailable as error:
+        # No server of ours is meant, but a database or a disk: the general advice about servers would mislead.
+        raise StoreError(f"{error}; repeat the move when that is mended") from error
     _show(carried, names, count, keep_source=keep_source, json=json)
 
 

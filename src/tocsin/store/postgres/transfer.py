@@ -15,8 +15,9 @@ from tocsin.clock import Clock
 from tocsin.errors import StoreError, StoreMoved
 from tocsin.model.partition import bucket_of
 from tocsin.store.postgres import incoming, outgoing
-from tocsin.store.postgres.connection import Address, connect, translated
+from tocsin.store.postgres.connection import Address, connect
 from tocsin.store.postgres.databases import Database, Databases
+from tocsin.store.postgres.migrate import _refused as refused
 from tocsin.store.postgres.statements import block
 from tocsin.store.transfer import Kind, Mark, Marks, Record, why_not_served
 
@@ -87,15 +88,13 @@ async def found_partitions(address: Address) -> int | None:
     """How many partitions the store in a database has; None where there is no store."""
     try:
         conn = await connect(address, {})
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
-        raise translated(exc, address.name) from exc
-    try:
-        if not await conn.fetchval(_HAS_IDENTITY):
-            return None
-        row = await conn.fetchrow(_IDENTITY)
-        return None if row is None else int(row["partitions"])
-    finally:
-        conn.terminate()
+        try:
+            row = await conn.fetchrow(_IDENTITY) if await conn.fetchval(_HAS_IDENTITY) else None
+        finally:
+            conn.terminate()
+    except Exception as exc:
+        raise refused(exc, address) from exc
+    return None if row is None else int(row["partitions"])
 
 
 async def read_marks(home: Database) -> Marks:

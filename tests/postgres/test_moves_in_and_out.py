@@ -1,0 +1,66 @@
+"""What only PostgreSQL's end of a move has: who serves it is asked of its registry, and a text may not hold every character."""
+
+import pytest
+from msgspec import structs
+
+from tests.conformance.installation import fill
+from tocsin.clock import ManualClock, SeededEntropy, SystemClock
+from tocsin.errors import LeaseHeld, StoreError, StoreMoved
+from tocsin.lease.port import Facts, Vitals, new_session_id
+from tocsin.lease.postgres import open_registry
+from tocsin.roles.moving import Where, exists, opened
+from tocsin.store.postgres import PostgresStore, open_store, open_transfer
+from tocsin.store.transfer import JobRecord, Kind, Mark
+
+
+async def test_a_store_that_somebody_serves_is_refused_until_the_session_ends(dsn: str) -> None:
+    where, clock = Where(address=dsn), SystemClock()
+    assert await exists(where)
+    registry, session = await open_registry(dsn), new_session_id(SeededEntropy(3))
+    try:
+        await registry.open(session, Facts(node="n1", roles=("node",), version="1"), Vitals())
+        with pytest.raises(LeaseHeld, match="is served by n1; stop every process of it"):
+            async with opened(where, clock, make=False):
+                pass
+        await registry.end(session)
+        async with opened(where, clock, make=False) as end:
+            await registry.open(
+                session2 := new_session_id(SeededEntropy(4)), Facts(node="n2", roles=("api",), version="1"), Vitals()
+            )
+            with pytest.raises(LeaseHeld, match="n2"):
+                await end.quiet()
+            await registry.end(session2)
+            await end.quiet()
+    finally:
+        await registry.close()
+
+
+async def test_a_store_that_was_moved_away_or_is_not_whole_is_not_opened(dsn: str, clock: ManualClock) -> None:
+    transfer = await open_transfer(dsn, clock, entropy=SeededEntropy(1))
+    assert transfer.partitions == 4
+    mark = Mark(store="sqlite:/new", installation="x", at=1)
+    try:
+        await transfer.depart(mark)
+        with pytest.raises(StoreMoved, match=r"postgresql://127\.0\.0\.1:\d+/\w+ has been moved to sqlite:/new"):
+            await open_store(dsn, clock, partitions=4, entropy=SeededEntropy(1))
+        await transfer.arrive(mark)
+        with pytest.raises(StoreMoved, match=r"the move from sqlite:/new to .* has not ended; repeat it"):
+            await open_store(dsn, clock, partitions=4, entropy=SeededEntropy(1))
+    finally:
+        await transfer.close()
+
+
+async def test_a_text_that_no_database_can_hold_ends_the_move_and_nothing_of_its_batch_stays(
+    dsn: str, store: PostgresStore, clock: ManualClock
+) -> None:
+    await fill(store, clock)
+    transfer = await open_transfer(dsn, clock, entropy=SeededEntropy(1))
+    try:
+        before = await transfer.page(Kind.JOBS, None, 100)
+        good, bad = (one for one in before[:2] if isinstance(one, JobRecord))
+        changed = [structs.replace(good, worker="another"), structs.replace(bad, last_error="a\0b")]
+        with pytest.raises(StoreError, match=r"cannot hold one of the jobs .*the source is as it was"):
+            await transfer.put(Kind.JOBS, changed)
+        assert await transfer.page(Kind.JOBS, None, 100) == before
+    finally:
+        await transfer.close()
