@@ -120,9 +120,6 @@ class Ground:
                 server: PostgresServer = self._request.getfixturevalue("postgres")
                 shards = 2 if kind.endswith("two shards") else 1
                 dsns = await self._databases.enter_async_context(server.database(partitions, shards))
-                if shards == 1:  # a copy of a template, like others of so many partitions
-                    database = dsns[0].partition("?")[0].rpartition("/")[2]
-                    await server.execute(f"UPDATE identity SET installation = '{database}'", database=database)
                 return PostgresPlace(dsns, self._clock, partitions)
 
     def steps(self, name: str, partitions: int = PARTITIONS) -> StepPlace:
@@ -203,7 +200,7 @@ async def _held(yard: Yard) -> None:
 
 async def _ended(yard: Yard) -> None:
     await yard.dead("boom: ö")
-    await yard.dead("bang", line=BULK)
+    await yard.dead("bang \0 \ufffd", line=BULK)
     plain, told = await yard.running(2)
     await yard.jobs.succeed(
         [

@@ -1,11 +1,14 @@
 """What only PostgreSQL's end of a move has: who serves it is asked of its registry, and a text may not hold every character."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from msgspec import structs
 
 from tests.conformance.installation import fill
+from tests.servers.postgres import PostgresServer
 from tocsin.clock import ManualClock, SeededEntropy, SystemClock
-from tocsin.errors import LeaseHeld, StoreError, StoreMoved
+from tocsin.errors import ConfigError, LeaseHeld, StoreError, StoreMoved
 from tocsin.lease.port import Facts, Vitals, new_session_id
 from tocsin.lease.postgres import open_registry
 from tocsin.roles.moving import Where, exists, opened
@@ -13,8 +16,21 @@ from tocsin.store.postgres import PostgresStore, open_store, open_transfer
 from tocsin.store.transfer import JobRecord, Kind, Mark
 
 
-async def test_a_store_that_somebody_serves_is_refused_until_the_session_ends(dsn: str) -> None:
-    where, clock = Where(address=dsn), SystemClock()
+@pytest.fixture
+async def blank(postgres: PostgresServer) -> AsyncIterator[str]:
+    """A database without any table, which may be left with more than a store's."""
+    async with postgres.blank() as (address,):
+        yield address
+
+
+async def test_a_store_that_somebody_serves_is_refused_until_the_session_ends(blank: str) -> None:
+    where, clock, dsn = Where(address=blank, partitions=4), SystemClock(), blank
+    assert not await exists(where)
+    with pytest.raises(ConfigError, match="there is no store in that database"):
+        async with opened(where, clock, make=False):
+            pass
+    async with opened(where, clock, make=True) as made:
+        assert made.transfer.partitions == 4
     assert await exists(where)
     registry, session = await open_registry(dsn), new_session_id(SeededEntropy(3))
     try:

@@ -63,6 +63,7 @@ BEGIN
     LOOP
         EXECUTE 'DELETE FROM ' || name;
     END LOOP;
+    UPDATE identity SET moved_to = NULL, arriving_from = NULL;
 END
 $$
 """

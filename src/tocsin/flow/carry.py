@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
 
 import msgspec
+from msgspec import structs
 
 from tocsin.clock import Clock, rfc3339
 from tocsin.errors import StoreError, StoreMoved
+from tocsin.store.schedules import SkipRow
 from tocsin.store.transfer import JobRecord, Kind, Mark, Record, SecretRow, Transfer
 from tocsin.wire import Status
 
@@ -217,13 +219,30 @@ def _kinds(history: bool) -> list[Kind]:
 async def _pages(store: Transfer, kind: Kind, limit: int) -> AsyncIterator[list[Record]]:
     records = await store.page(kind, None, limit)
     while records:
-        yield [one for one in records if not _stays(one)]
+        yield [_storable(one) for one in records if not _stays(one)]
         records = await store.page(kind, records[-1], limit)
 
 
 def _stays(record: Record) -> bool:
     """The name under which an installation keeps what is not in its store (Redis, etcd) is its own: the target makes another."""
     return isinstance(record, SecretRow) and record.name == INSTALLATION
+
+
+def _storable(record: Record) -> Record:
+    """The record as every store can hold it: an error that a handler raised may have a NUL in it, which no text of PostgreSQL can."""
+    match record:
+        case JobRecord(last_error=last_error, attempts=attempts):
+            if any(error is not None and "\0" in error for error in (last_error, *(one.error for one in attempts))):
+                clean = tuple(replace(one, error=_without_nul(one.error)) for one in attempts)
+                return structs.replace(record, last_error=_without_nul(last_error), attempts=clean)
+        case SkipRow(detail=detail):
+            if detail is not None and "\0" in detail:
+                return structs.replace(record, detail=_without_nul(detail))
+    return record
+
+
+def _without_nul(text: str | None) -> str | None:
+    return None if text is None else text.replace("\0", "\ufffd")
 
 
 async def installation_secret(store: Transfer) -> bytes | None:

@@ -107,7 +107,7 @@ async def _database(where: Where, clock: Clock) -> AsyncIterator[End]:
         where.address, clock, entropy=SystemEntropy(), partitions=where.partitions, shards=where.shards
     )
     try:
-        registry = await _registry(where, store)
+        registry = await _registry(where, store, clock)
         if registry is None:
             yield End(store, _alone)
             return
@@ -119,7 +119,7 @@ async def _database(where: Where, clock: Clock) -> AsyncIterator[End]:
         await store.close()
 
 
-async def _registry(where: Where, store: Transfer) -> Registry | None:
+async def _registry(where: Where, store: Transfer, clock: Clock) -> Registry | None:
     """Who has a session there; None where nobody ever had one."""
     from tocsin.lease.postgres import open_registry as open_postgres
 
@@ -128,7 +128,7 @@ async def _registry(where: Where, store: Transfer) -> Registry | None:
     from tocsin.lease.etcd import open_registry as open_etcd
 
     name = await installation_secret(store)
-    return None if name is None else await open_etcd(where.leases, name[:6].hex())
+    return None if name is None else await open_etcd(where.leases, clock, installation=name[:6].hex())
 
 
 async def _without_members(name: str, registry: Registry) -> None:
