@@ -1,18 +1,23 @@
 """What only PostgreSQL's end of a move has: who serves it is asked of its registry, and a text may not hold every character."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from tests.conformance.installation import fill
 from tests.servers.postgres import PostgresServer
+from tocsin.cli import main
 from tocsin.clock import ManualClock, SeededEntropy, SystemClock
 from tocsin.errors import ConfigError, LeaseHeld, StoreError, StoreMoved
 from tocsin.lease.port import Facts, Vitals, new_session_id
 from tocsin.lease.postgres import open_registry
 from tocsin.roles.moving import Where, exists, opened
 from tocsin.store.postgres import PostgresStore, open_store, open_transfer
+from tocsin.store.sqlite import open_store as open_sqlite
 from tocsin.store.transfer import JobRecord, Kind, Mark
 
 
@@ -80,3 +85,25 @@ async def test_a_text_that_no_database_can_hold_ends_the_move_and_nothing_of_its
         assert await transfer.page(Kind.JOBS, None, 100) == before
     finally:
         await transfer.close()
+
+
+async def test_the_command_takes_a_file_into_databases_and_back(
+    postgres: PostgresServer, tmp_path: Path, clock: ManualClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    store = await open_sqlite(old, clock, partitions=4, entropy=SeededEntropy(1))
+    await fill(store, clock)
+    await store.close()
+    async with postgres.blank(2) as (home, shard):
+        into = ("move", "--from", f"sqlite:{old}", "--to", home, "--shard", shard, "--partitions", "8", "--json")
+        back = ("move", "--from", home, "--to", f"sqlite:{new}", "--json")
+        answers = []
+        for arguments in (into, back):
+            assert await asyncio.to_thread(main, arguments) == 0
+            answers.append(json.loads(capfd.readouterr().out))
+        again = await asyncio.to_thread(main, back)
+        ended = json.loads(capfd.readouterr().out)
+        assert (again, ended["had_ended_before"], ended["items"]) == (0, True, [])
+    assert answers[0]["items"] == answers[1]["items"]
+    assert all(item["count"] for item in answers[0]["items"])
+    assert [answer["partitions"] for answer in answers] == [8, 16]

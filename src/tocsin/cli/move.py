@@ -146,7 +146,7 @@ def _show(carried: Carried, names: tuple[str, str], partitions: int, *, keep_sou
             {"what": row.label, "count": row.target, "digest": row.target_digest} for row in rows
         ]
         answer = {"from": names[0], "to": names[1], "moved": True, "partitions": partitions, "items": items}
-        output.as_json({**answer, "source_kept": keep_source})
+        output.as_json({**answer, "source_kept": keep_source, "had_ended_before": not rows})
         return
     if not rows:
         print(f"{names[0]} had been moved to {names[1]} before; there is nothing left to do.")
