@@ -40,6 +40,17 @@ async def test_a_finish_on_a_day_without_a_table_makes_it(store: PostgresStore, 
     assert today in await days(store)
 
 
+async def test_a_job_is_found_whatever_day_it_finished_on(yard: Yard) -> None:
+    late = await yard.running(1)
+    yard.clock.advance(50 * DAY_S)
+    await yard.jobs.succeed([Success(job_id=late[0].job_id, attempt=1)])
+    early = await yard.running(1)
+    yard.clock.step_wall(-45 * DAY_S)
+    await yard.jobs.succeed([Success(job_id=early[0].job_id, attempt=1)])
+    ids = [early[0].job_id, late[0].job_id]
+    assert [job and job.job_id for job in await yard.jobs.states(ids)] == ids
+
+
 async def test_a_table_that_somebody_else_has_dropped_is_made_again(dsn: str, store: PostgresStore, yard: Yard) -> None:
     yard.clock.advance(91 * DAY_S)
     await finish(yard)

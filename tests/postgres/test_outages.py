@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.yard import LEASE_MS, WORKER, Yard, due
 from tests.postgres.sessions import session, until_waiting
-from tests.servers.postgres import DURABLE, PostgresServer
+from tests.servers.postgres import PostgresServer
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import Overloaded, StoreUnavailable
 from tocsin.store.port import Beat, Beaten, Fired, Made, Success
@@ -35,22 +35,15 @@ async def test_a_connection_that_breaks_in_a_write_fails_that_write_and_no_other
     assert job is not None
 
 
-async def test_a_server_that_was_restarted_is_found_again(clock: ManualClock) -> None:
-    server = PostgresServer(DURABLE)
+async def test_a_server_that_was_restarted_is_found_again(postgres: PostgresServer, yard: Yard) -> None:
+    (job,) = await yard.made()
+    postgres.kill()
     try:
-        server.start()
-        async with server.database() as (dsn,):
-            store = await open_store(dsn, clock, partitions=4, entropy=SeededEntropy(1))
-            yard = Yard(store, clock)
-            (job,) = await yard.made()
-            server.kill()
-            with pytest.raises(StoreUnavailable):
-                await store.ping()
-            server.start()
-            assert await yard.jobs.fire([due(job)]) == [Fired.WON]
-            await store.close()
+        with pytest.raises(StoreUnavailable):
+            await yard.store.ping()
     finally:
-        server.remove()
+        postgres.start()
+    assert await yard.jobs.fire([due(job)]) == [Fired.WON]
 
 
 async def test_a_connection_to_a_standby_is_not_used_again(postgres: PostgresServer, yard: Yard) -> None:

@@ -51,7 +51,7 @@ HOT: dict[str, tuple[str, tuple[Any, ...]]] = {
     "jobs.beat": ("urgent", (1, IDS, [1] * COUNT, [None] * COUNT, 1)),
     "finished.succeed": ("urgent", (1, IDS, [1] * COUNT, [None] * COUNT, [None] * COUNT, [None] * COUNT)),
     "finished.known": ("urgent", (IDS,)),
-    "reads.states": ("reads", (IDS,)),
+    "reads.states": ("reads", (IDS, 0)),
     "reads.due": ("reads", (1, 9, 0, 0, "", 0, "", 0, 500)),
     "reads.timers": ("reads", (1, 0, 9, 0, 0, "", 0, "", 0, 500)),
     "timers.sweep_void": ("bulk", (1, 0, 9, 0, 0, "", 0, "", 0, 500)),

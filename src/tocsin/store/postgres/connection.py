@@ -123,7 +123,7 @@ class Address:
         if parts.scheme not in ("postgresql", "postgres"):
             raise ConfigError("the address of a PostgreSQL database begins with postgresql://")
         hosts, database = parts.netloc.rpartition("@")[2], parts.path.lstrip("/")
-        if not hosts or not database:
+        if not (hosts or "host" in query) or not (database or "dbname" in query or "database" in query):
             raise ConfigError(
                 "the address of a PostgreSQL database names a host and a database: postgresql://user@host:5432/database"
             )

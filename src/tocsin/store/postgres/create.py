@@ -18,6 +18,7 @@ from tocsin.model.partition import partition_of
 from tocsin.store import codes
 from tocsin.store.numbers import number_of
 from tocsin.store.port import Created, Made, NewJob
+from tocsin.store.postgres.days import DAY_MS
 from tocsin.store.postgres.group import Work
 from tocsin.store.postgres.keys import answer_keys, key_rows, say_bound
 from tocsin.store.postgres.rows import columns
@@ -27,8 +28,6 @@ _QUICK = block("create", "quick")
 _LIST = block("create", "list")
 _CAREFUL = block("create", "careful")
 _TIMERS = block("timers", "add")
-# Clocks of two processes differ: what finished may seem to have done so before it was made.
-_SLACK_MS = 3_600_000
 
 
 async def create(work: Work, jobs: Sequence[NewJob]) -> list[Created]:
@@ -56,7 +55,7 @@ async def _create(work: Work, jobs: Sequence[NewJob]) -> list[Created]:
 
 async def _quick(work: Work, jobs: Sequence[NewJob]) -> None:
     rows = sorted((job_row(work, job) for job in jobs), key=lambda row: row[0])
-    least = min(made_at_ms(job.job_id) for job in jobs) - _SLACK_MS
+    least = min(made_at_ms(job.job_id) for job in jobs) - DAY_MS  # clocks differ, and step
     await work.fetch(_QUICK, work.now, *columns(rows, 15), least, *columns(key_rows(work, jobs), 5))
 
 

@@ -21,6 +21,7 @@ from tocsin.store.postgres.connection import Address, Connection, connect, trans
 from tocsin.store.postgres.statements import block
 
 MIGRATE_MS = 600_000
+OLDEST_SERVER = 15
 
 _LOCK = block("identity", "lock")
 _HAS = block("identity", "has_migrations")
@@ -145,9 +146,16 @@ async def check_identity(conn: Connection, address: Address, wanted: Identity) -
 
 async def _open(address: Address) -> Connection:
     try:
-        return await connect(address, {"statement_timeout": str(MIGRATE_MS), "lock_timeout": str(MIGRATE_MS)})
+        conn = await connect(address, {"statement_timeout": str(MIGRATE_MS), "lock_timeout": str(MIGRATE_MS)})
     except Exception as exc:
         raise _refused(exc, address) from exc
+    version = conn.get_server_version()
+    if version.major < OLDEST_SERVER:
+        conn.terminate()
+        raise ConfigError(
+            f"the database {address.name} is PostgreSQL {version.major}, the store needs {OLDEST_SERVER} or newer; upgrade it"
+        )
+    return conn
 
 
 async def _migrate(conn: Connection, address: Address, now_ms: int, steps: list[Migration]) -> None:

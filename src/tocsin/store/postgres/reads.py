@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tocsin.model.ids import made_at_ms
 from tocsin.model.job import HELD, JobState, Line
 from tocsin.store import codes
 from tocsin.store.port import AttemptRecord, Claimed, Due, Parked
 from tocsin.store.postgres.databases import Database
+from tocsin.store.postgres.days import DAY_MS
 from tocsin.store.postgres.rows import Unreadable, line_of
 from tocsin.store.postgres.statements import block
 from tocsin.wire import Status
@@ -26,8 +28,15 @@ _COUNTS_BOUND = block("reads", "counts_bound")
 
 async def states(database: Database, unreadable: Unreadable, job_ids: Sequence[str]) -> list[JobState | None]:
     """The jobs as they are, live or finished."""
-    wanted = sorted(set(job_ids))
-    found = {row[0]: unreadable.state(row) for row in await database.reads.fetch(_STATES, wanted)}
+    found: dict[str, JobState | None] = {}
+    # A job finishes after it was made, so only the days since then are looked at first. What is not found there is sought in all:
+    # a schedule's job can finish before the instant in its ID, and a clock may have been set back.
+    made = [made_at_ms(job_id) for job_id in job_ids]
+    for least in (min(made, default=0) - DAY_MS, 0):
+        missing = sorted({job_id for job_id in job_ids if job_id not in found})
+        if missing:
+            rows = await database.reads.fetch(_STATES, missing, least)
+            found.update((row[0], unreadable.state(row)) for row in rows)
     return [found.get(job_id) for job_id in job_ids]
 
 

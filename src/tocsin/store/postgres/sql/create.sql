@@ -40,7 +40,9 @@ timed AS (
 INSERT INTO jobs ({{create.columns}})
 SELECT {{create.values}}
 FROM new
-WHERE id <> ALL (ARRAY (SELECT f.id FROM finished AS f WHERE f.id = ANY ($2) AND f.finished_at >= $17));
+WHERE id <> ALL (ARRAY (
+    SELECT f.id FROM finished AS f WHERE f.id = ANY ($2) AND f.finished_at >= $17 AND f.finished_at <= $1 + 86400000
+));
 
 -- name: list
 -- $1 numbers of schedules, $2 IDs: which of these jobs were not listed before

@@ -12,10 +12,10 @@ id, tenant, queue, lane, handler, hold, suspect, priority, status, version, atte
     progress, result, outcome, doc
 
 -- name: states
--- $1 IDs
+-- $1 IDs, $2 finished from this instant on: only those days are looked at
 SELECT {{reads.live}} FROM jobs WHERE id = ANY ($1::text[])
 UNION ALL
-SELECT {{reads.ended}} FROM finished WHERE id = ANY ($1::text[]);
+SELECT {{reads.ended}} FROM finished WHERE id = ANY ($1::text[]) AND finished_at >= $2;
 
 -- name: attempts
 -- $1 ID; at most 1 + one for each attempt. The finished row stands for a success that has no record of its own.
