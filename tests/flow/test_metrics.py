@@ -19,7 +19,7 @@ async def test_the_floors_age_is_measured_while_the_recheck_is_behind():
 async def test_the_near_tiers_gauges_show_what_it_holds(any_world):
     await any_world.create()
     await any_world.create(delay_s=60)
-    await Gauger(any_world.on.near, any_world.on.leases, any_world.clock).step()
+    await Gauger(any_world.on.store, any_world.on.near, any_world.on.leases, any_world.clock).step()
     held = {
         what: REGISTRY.get_sample_value("tocsin_near", {"what": what}) for what in ("due", "ready", "in_hand", "leases")
     }

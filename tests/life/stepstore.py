@@ -65,6 +65,9 @@ class StepStore(StepRows):
     async def now_ms(self) -> int:
         return self._clock.now_ms()
 
+    async def oldest_snapshot_s(self) -> float | None:
+        return None
+
     async def close(self) -> None:
         pass
 

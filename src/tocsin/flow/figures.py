@@ -1,4 +1,7 @@
-"""Figures: how much the near tier holds, for the metrics. A look every five seconds; a crash leaves nothing behind."""
+"""Figures: how much the near tier holds and how old the oldest snapshot of the store is, for the metrics.
+
+A look every five seconds; a crash leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tocsin.clock import Clock
 from tocsin.lease.port import Leases
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
+from tocsin.store.port import Store
 
 EVERY_MS = 5_000
 
@@ -25,8 +29,9 @@ class Gauger(Alarm):
 
     name = "figures"
 
-    def __init__(self, near: NearTier, leases: Leases, clock: Clock) -> None:
+    def __init__(self, store: Store, near: NearTier, leases: Leases, clock: Clock) -> None:
         super().__init__(clock)
+        self._store = store
         self._near, self._leases, self._clock = near, leases, clock
         self._next_at = 0
 
@@ -47,6 +52,9 @@ class Gauger(Alarm):
         telemetry.NEAR.labels("ready").set(figures.ready)
         telemetry.NEAR.labels("in_hand").set(figures.in_hand)
         telemetry.NEAR.labels("leases").set(figures.leases)
+        oldest_s = await self._store.oldest_snapshot_s()
+        if oldest_s is not None:
+            telemetry.OLDEST_SNAPSHOT.set(oldest_s)
         return Measured()
 
     async def next_at(self) -> int | None:

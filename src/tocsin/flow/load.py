@@ -51,6 +51,7 @@ class Loader(Alarm):
         self._store, self._near, self._leases, self._clock, self._page = store, near, leases, clock, page
         self._progress: dict[int, _Progress] = {}
         self._cut_at = 0
+        self._cuts_open = False
 
     def begin(self, partition: int, through: int) -> None:
         """A partition was taken over: what lies in buckets up to `through` has been read by the recovery."""
@@ -73,9 +74,7 @@ class Loader(Alarm):
         if not behind:
             return None
         ahead = (min(behind) + 1) * BUCKET_MS - HORIZON_MS
-        if await self._near.cuts(self._leases.owned()):
-            return min(ahead, max(self._cut_at, self._clock.now_ms()))
-        return ahead
+        return min(ahead, max(self._cut_at, self._clock.now_ms())) if self._cuts_open else ahead
 
     async def _read(self, partition: int, progress: _Progress, target: int) -> Loaded:
         if progress.key is None:
@@ -95,7 +94,9 @@ class Loader(Alarm):
     async def _refill(self, target: int) -> Loaded:
         self._cut_at = self._clock.now_ms() + CUTS_EVERY_MS
         read = 0
-        for cut in await self._near.cuts(self._leases.owned()):
+        cuts = await self._near.cuts(self._leases.owned())
+        self._cuts_open = bool(cuts)
+        for cut in cuts:
             read += await self._read_on(cut, target)
         return Loaded(read, read, more=read > 0)
 

@@ -289,7 +289,7 @@ class _Maker:
         store, near, clock = self.store, self.near, self.clock
         stages: list[Stage] = [Pulse(store, self.gap, clock), Sharer(store.settings, near, clock)]
         if self.is_node:
-            stages.append(Gauger(near, self.leases, clock))
+            stages.append(Gauger(store, near, self.leases, clock))
         if self.is_api:
             stages.append(self.sightings)
         if self.ownership is not None:

@@ -441,4 +441,9 @@ class Store(Protocol):
         """The clock of the store's server (of the home shard); this process's own where there is no server."""
         ...
 
+    async def oldest_snapshot_s(self) -> float | None:
+        """How long ago the oldest open transaction of anybody began: until it ends, rows that went are not cleared away. None where
+        others cannot have any."""
+        ...
+
     async def close(self) -> None: ...

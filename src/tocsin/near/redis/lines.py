@@ -104,7 +104,8 @@ class Lines:
         if not partitions:
             return []
         tags = self._keys.line_tags
-        answers = await self._programs.run([self._programs.plain(_PARKED, tag, *partitions) for tag in tags])
+        wanted = " ".join(map(str, partitions))
+        answers = await self._programs.run([self._programs.plain(_PARKED, tag, wanted) for tag in tags])
         found = [
             (tag, line_of(answer[at]), int(answer[at + 1]), int(answer[at + 2]))
             for tag, answer in zip(tags, answers, strict=True)

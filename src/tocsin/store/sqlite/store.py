@@ -55,6 +55,9 @@ class SqliteStore:
     async def now_ms(self) -> int:
         return self._clock.now_ms()
 
+    async def oldest_snapshot_s(self) -> float | None:
+        return None
+
     async def close(self) -> None:
         """Write what is queued, copy the WAL into the database, and let go of the file."""
         if self._closed:
