@@ -8,7 +8,7 @@
 | tocsin_stage_passes_total{stage}, tocsin_stage_failures_total{stage} | counter | passes of background stages |
 | tocsin_recheck_total{found} | counter | jobs that the recheck looked at: offered, pushed, held; and timers below_floor |
 | tocsin_near{what} | gauge | members due, ready, in hand, leases |
-| tocsin_store_oldest_snapshot_seconds | gauge | how long ago the oldest open transaction of the store began; rows that went stay until it ends |
+| tocsin_store_oldest_snapshot_seconds | gauge | how long ago the oldest open transaction of the store began |
 | tocsin_near_bytes{what} | gauge | memory of the near tier's server: used, limit (0: none) |
 | tocsin_near_lost_total | counter | times that the near tier's content was lost (restart, failover, eviction) and rebuilt |
 | tocsin_near_not_told_total{what} | counter | commits that the near tier could not be told of; the recheck finds them |

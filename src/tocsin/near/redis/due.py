@@ -43,6 +43,13 @@ class DueSets:
 
     async def offer(self, dues: Sequence[Due]) -> list[Due]:
         """Remember members; answers those that lie behind a cut."""
+        if len({due[1] for due in dues}) < len(dues):
+            # A program looks once for all of its members: of a job that is offered twice only the newer version counts.
+            newest: dict[str, Due] = {}
+            for due in dues:
+                if (have := newest.get(due[1])) is None or have[2] <= due[2]:
+                    newest[due[1]] = due
+            dues = list(newest.values())
         refused: set[str] = set()
         for at in range(0, len(dues), MOST_OFFERED):
             calls = self._offers(dues[at : at + MOST_OFFERED])

@@ -73,7 +73,7 @@ class RedisNearTier:
         self._taker = Taker(scripts, keys, heads, clock, self._weights)
         self._epoch.on_end(self._taker.clear)
         self._due = DueSets(scripts, keys, heads, self._taker, due_limit)
-        self._leases = LeaseIndex(scripts, keys)
+        self._leases = LeaseIndex(scripts, keys, clock)
         self._ready = ReadyLines(
             scripts, keys, self._wakes, clock, self._weights, line_limit=line_limit, tenant_limit=tenant_limit
         )
@@ -140,6 +140,7 @@ class RedisNearTier:
         return await self._ready.pop(wish)
 
     async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
+        self._leases.begun(claimed)
         await self._ready.hands.settle(request_id, claimed)
 
     async def unpop(self, request_id: str) -> None:
@@ -213,6 +214,7 @@ class RedisNearTier:
 
     async def close(self) -> None:
         await self.quiesce()
+        await self._leases.close()
         await self._ready.waits.close()
         await self._wakes.close()
         await self._connection.close()

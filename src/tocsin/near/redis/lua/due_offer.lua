@@ -52,9 +52,13 @@ while at <= #ARGV do
     last = reading == '0' and tonumber(text) or nil
   end
   at = at + 3
+  local asked, fields, scores = {}, {}, {}
   for each = at, at + count * 4 - 1, 4 do
+    asked[#asked + 1] = ARGV[each]
+  end
+  for number, held in ipairs(texts_of(asked)) do
+    local each = at + (number - 1) * 4
     local job, due_at, version, text = ARGV[each], ARGV[each + 1], ARGV[each + 2], ARGV[each + 3]
-    local held = redis.call('HGET', jobs, job)
     local known = false
     if held then
       local _, held_version, held_tenant, held_lane = read(held)
@@ -71,11 +75,15 @@ while at <= #ARGV do
       if last and tonumber(due_at) >= last then
         answer[#answer + 1] = job
       else
-        redis.call('HSET', jobs, job, text)
-        redis.call('ZADD', set, due_at, job)
+        fields[#fields + 1] = job
+        fields[#fields + 1] = text
+        scores[#scores + 1] = due_at
+        scores[#scores + 1] = job
       end
     end
   end
+  run('HSET', jobs, fields)
+  run('ZADD', set, scores)
   at = at + count * 4
   touch(lane, tenant)
   if redis.call('ZCARD', set) > limit + slack then

@@ -32,14 +32,19 @@ end
 local function take(lane, tenant, count)
   local set = due_set(lane, tenant)
   local due = redis.call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, count)
-  for _, job in ipairs(due) do
-    local text = redis.call('HGET', jobs, job)
-    redis.call('ZREM', set, job)
-    if text then
-      redis.call('ZADD', taken, deadline, job)
-      got[#got + 1] = job
-      got[#got + 1] = text
+  if #due > 0 then
+    -- They are the set's first ones, so they go by their places.
+    redis.call('ZREMRANGEBYRANK', set, 0, #due - 1)
+    local moved = {}
+    for at, text in ipairs(texts_of(due)) do
+      if text then
+        moved[#moved + 1] = deadline
+        moved[#moved + 1] = due[at]
+        got[#got + 1] = due[at]
+        got[#got + 1] = text
+      end
     end
+    run('ZADD', taken, moved)
   end
   touch(lane, tenant)
   return #due

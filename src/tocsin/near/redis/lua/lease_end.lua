@@ -13,12 +13,18 @@ end
 local base = string.sub(KEYS[1], 1, -6) .. ARGV[1] .. ':'
 local leases, attempts = base .. 'leases', base .. 'attempts'
 
+-- At most 1,000 leases come at once, so that all of them are arguments of one command.
+local asked, gone = {}, {}
 for at = 2, #ARGV, 2 do
-  local job = ARGV[at]
-  local held = redis.call('HGET', attempts, job)
-  if held and tonumber(held) <= tonumber(ARGV[at + 1]) then
-    redis.call('HDEL', attempts, job)
-    redis.call('ZREM', leases, job)
+  asked[#asked + 1] = ARGV[at]
+end
+for number, held in ipairs(redis.call('HMGET', attempts, unpack(asked))) do
+  if held and tonumber(held) <= tonumber(ARGV[number * 2 + 1]) then
+    gone[#gone + 1] = asked[number]
   end
+end
+if #gone > 0 then
+  redis.call('HDEL', attempts, unpack(gone))
+  redis.call('ZREM', leases, unpack(gone))
 end
 return 1

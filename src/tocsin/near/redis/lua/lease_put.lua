@@ -13,14 +13,23 @@ end
 local base = string.sub(KEYS[1], 1, -6) .. ARGV[1] .. ':'
 local leases, attempts = base .. 'leases', base .. 'attempts'
 
+-- At most 1,000 leases come at once, so that all of them are arguments of one command.
+local asked, fields, ends = {}, {}, {}
 for at = 2, #ARGV, 3 do
+  asked[#asked + 1] = ARGV[at]
+end
+for number, held in ipairs(redis.call('HMGET', attempts, unpack(asked))) do
+  local at = number * 3 - 1
   local job, attempt = ARGV[at], ARGV[at + 1]
-  local held = redis.call('HGET', attempts, job)
   if not held or tonumber(held) <= tonumber(attempt) then
-    if held ~= attempt then
-      redis.call('HSET', attempts, job, attempt)
-    end
-    redis.call('ZADD', leases, ARGV[at + 2], job)
+    fields[#fields + 1] = job
+    fields[#fields + 1] = attempt
+    ends[#ends + 1] = ARGV[at + 2]
+    ends[#ends + 1] = job
   end
+end
+if #fields > 0 then
+  redis.call('HSET', attempts, unpack(fields))
+  redis.call('ZADD', leases, unpack(ends))
 end
 return 1

@@ -15,6 +15,28 @@ end
 local base = string.sub(KEYS[1], 1, -6) .. ARGV[1] .. ':'
 local jobs, taken, cuts = base .. 'jobs', base .. 'taken', base .. 'cuts'
 
+local ONE_CALL = 4000 -- as many arguments as one command is given: Lua's stack holds 8,000
+
+-- Run a command with any number of arguments behind its key; the sum of what it answers.
+local function run(command, key, arguments)
+  local sum = 0
+  for from = 1, #arguments, ONE_CALL do
+    sum = sum + redis.call(command, key, unpack(arguments, from, math.min(from + ONE_CALL - 1, #arguments)))
+  end
+  return sum
+end
+
+-- The members' texts of jobs, false where there is none.
+local function texts_of(wanted)
+  local texts = {}
+  for from = 1, #wanted, ONE_CALL do
+    for _, text in ipairs(redis.call('HMGET', jobs, unpack(wanted, from, math.min(from + ONE_CALL - 1, #wanted)))) do
+      texts[#texts + 1] = text
+    end
+  end
+  return texts
+end
+
 local function due_set(lane, tenant)
   return base .. 'due:' .. lane .. ':' .. tenant
 end
