@@ -1,4 +1,4 @@
-"""The lease of a job that was claimed here a moment ago is held back for a second, and no longer."""
+"""The lease of a job that was claimed here a moment ago is held back for two seconds, and no longer."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ function of what they stand for, their time is their occurrence's instant, and t
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NewType
@@ -26,7 +27,7 @@ JobId = NewType("JobId", str)
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 SLICES = 4_096
 PREFIX = "job_"
-_LENGTH = len(PREFIX) + 26
+_IS_JOB_ID = re.compile(f"{PREFIX}[0-7][{ALPHABET}]{{25}}").fullmatch
 _DIGIT = {char: value for value, char in enumerate(ALPHABET)}
 _TO_ALPHABET = bytes(ord(ALPHABET[byte & 31]) for byte in range(256))
 _TAIL = 16
@@ -103,12 +104,7 @@ def slice_of(job_id: str) -> int:
 
 def is_job_id(text: str) -> bool:
     """Whether `text` can be a job's ID at all."""
-    return (
-        len(text) == _LENGTH
-        and text.startswith(PREFIX)
-        and text[4] in "01234567"
-        and all(c in _DIGIT for c in text[4:])
-    )
+    return _IS_JOB_ID(text) is not None
 
 
 def is_schedule_id(text: str) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from tocsin.clock import Entropy
 from tocsin.executor.guard import Guard, parse_allowances
 from tocsin.executor.worker import Executor
 from tocsin.model.ids import ALPHABET
@@ -78,11 +77,6 @@ async def executor_token(process: Process) -> str:
 def _made_token(token_id: str, secret: bytes) -> str:
     """The text of a token with that secret (32 random bytes)."""
     return f"tcs_{token_id}_{''.join(ALPHABET[byte & 31] for byte in secret[:32]).lower()}"
-
-
-def made_token(token_id: str, entropy: Entropy) -> str:
-    """A fresh token text."""
-    return _made_token(token_id, entropy.bytes(32))
 
 
 async def _replace_token(process: Process, row: TokenRow) -> None:

@@ -10,11 +10,14 @@ call looks for the primary anew behind the same name.
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+import hiredis
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -42,6 +45,7 @@ _CLUSTER = "+cluster"
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "OOM", "READONLY")
 
 Command = Sequence[str | int]
+_pack: Callable[[tuple[str | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
 
 class Connection:
@@ -61,10 +65,7 @@ class Connection:
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """Send all in one round trip; answers or `ResponseError`s that the caller must look at, in the same order."""
         try:
-            pipeline: Any = self._client.pipeline(transaction=False)
-            for command in commands:
-                pipeline.execute_command(*command)
-            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+            answers = await (self._trip(commands) if isinstance(self._client, Redis) else self._spread(commands))
         except (RedisError, RedisClusterException, OSError) as exc:
             await self._drop_connections()
             raise unavailable(exc) from exc
@@ -73,6 +74,38 @@ class Connection:
                 if isinstance(answer, ReadOnlyError):
                     await self._drop_connections()
                 raise unavailable(answer) from answer
+        return answers
+
+    async def _trip(self, commands: Sequence[Command]) -> list[Any]:
+        """One round trip to a single server. The driver's own pipeline packs in Python and sets a time-out for each answer, which
+        cost more than the programs that are asked for; here there is one of each for all."""
+        assert isinstance(self._client, Redis)
+        pool: Any = self._client.connection_pool
+        packed = b"".join([_pack(tuple(command)) for command in commands])
+        answers: list[Any] = []
+        connection = None
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                connection = await pool.get_connection()
+                await connection.send_packed_command([packed], check_health=False)
+                for _ in commands:
+                    try:
+                        answers.append(await connection.read_response())
+                    except ResponseError as error:
+                        answers.append(error)
+        except builtins.TimeoutError as exc:
+            raise TimeoutError(f"no answer within {TIMEOUT_S} s") from exc
+        finally:
+            if connection is not None:
+                await pool.release(connection)
+        return answers
+
+    async def _spread(self, commands: Sequence[Command]) -> list[Any]:
+        """One round trip to each of a cluster's servers that is concerned."""
+        pipeline: Any = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
         return answers
 
     async def ask(self, *command: str | int) -> Any:
@@ -144,7 +177,9 @@ def _options() -> dict[str, Any]:
 
 def _single(url: str) -> Redis:
     try:
-        pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **_options())
+        # `_trip` has one time-out around all that it does.
+        options = _options() | {"socket_timeout": None}
+        pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **options)
     except ValueError as exc:
         raise ConfigError(f"near is {_shown(url)}: {exc}; use redis://host:port/db or rediss://…") from exc
     return Redis.from_pool(pool)

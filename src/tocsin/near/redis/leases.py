@@ -3,8 +3,8 @@
 A sorted set per partition orders jobs by the end of their lease, a hash beside it knows each job's attempt. A lost index is
 rebuilt from the jobs by whoever owns the partition.
 
-Most jobs take less than a second and a lease many of them, so the lease of a job that was claimed by this process a moment ago is
-held back here for up to a second: a job that ends meanwhile never costs Redis a word. A process that dies within that second
+Most jobs take less than a second and a lease at least five, so the lease of a job that was claimed by this process a moment ago is
+held back here for up to two seconds: a job that ends meanwhile never costs Redis a word. A process that dies within that time
 leaves its jobs to their workers' heartbeats, which other processes note at once, and where the worker has died too, to the recheck.
 """
 
@@ -21,7 +21,7 @@ from tocsin.near.redis.keys import Keys
 from tocsin.near.redis.scripts import Call, Script, Scripts
 
 MOST_PER_CALL = 1_000
-HELD_BACK_S = 1.0
+HELD_BACK_S = 2.0
 MOST_HELD_BACK = 50_000
 _PUT, _END, _OVER, _NEXT = (
     Script("lease_put"),

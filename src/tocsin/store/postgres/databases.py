@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tocsin.model.ids import is_job_id
-from tocsin.model.partition import partition_of
+from tocsin.model.ids import SLICES, is_job_id, slice_of
 from tocsin.store.postgres.connection import HASHED, LOOKED_UP, READING, Address, Connection, Pool
 from tocsin.store.postgres.days import Days
 from tocsin.store.postgres.migrate import Identity, check_identity
@@ -46,11 +45,16 @@ class Databases:
 
     all: Sequence[Database]
     partitions: int
+    _of_slice: list[Database] = field(init=False)
 
     @property
     def home(self) -> Database:
         """The home database."""
         return self.all[0]
+
+    def __post_init__(self) -> None:
+        # Every job of every batch is looked up here.
+        self._of_slice = [self.of_partition(part * self.partitions // SLICES) for part in range(SLICES)]
 
     def of_partition(self, partition: int) -> Database:
         """Where a partition lives."""
@@ -58,7 +62,7 @@ class Databases:
 
     def of_job(self, job_id: str) -> Database | None:
         """Where a job lives; None if that is no job's ID."""
-        return self.of_partition(partition_of(job_id, self.partitions)) if is_job_id(job_id) else None
+        return self._of_slice[slice_of(job_id)] if is_job_id(job_id) else None
 
     async def spread(
         self,
