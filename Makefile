@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev test test-long check format bench year requirements clean
+.PHONY: help setup demo dev test test-long check format bench soak year requirements clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ format: .venv/.dev-stamp ## rewrite the code in the project's format and mend wh
 
 bench: .venv/.dev-stamp ## measure this machine; BENCH_ARGS passes more to the benchmarks
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+soak: .venv/.dev-stamp ## 2,000 jobs a second for half an hour on PostgreSQL and Valkey, across midnight (UTC), for which it waits
+	@$(BIN)/python -m benchmarks fleet-soak
 
 year: .venv/.dev-stamp ## live through a year of 1,000 schedules, a million occurrences, with crashes; YEAR_ARGS='--seed 7' passes more
 	@$(BIN)/python -m tests.year $(YEAR_ARGS)

@@ -19,11 +19,19 @@ def job(delay_s: float = 86_400.0, queue: str = "bench") -> dict[str, object]:
     return {"queue": queue, "target": {"type": "task", "handler": "bench.noop"}, "payload": PAYLOAD, "delay_s": delay_s}
 
 
-async def fill(url: str, count: int, spread_s: tuple[float, float], *, batch: int = 1_000, parallel: int = 3) -> float:
+async def fill(
+    url: str,
+    count: int,
+    spread_s: tuple[float, float],
+    *,
+    batch: int = 1_000,
+    parallel: int = 3,
+    token: str = TOKEN,
+) -> float:
     """Create `count` jobs due evenly between two delays; jobs a second."""
     first, last = spread_s
     began = time.perf_counter()
-    async with aiohttp.ClientSession(headers=HEADERS) as session:
+    async with aiohttp.ClientSession(headers=HEADERS | {"Authorization": f"Bearer {token}"}) as session:
 
         async def send(start: int) -> None:
             size = min(batch, count - start)

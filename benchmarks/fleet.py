@@ -70,7 +70,7 @@ class Fleet:
         self.postgres, self.valkey = Postgres(), Valkey()
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="tocsin-bench-fleet-"))
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.named: dict[str, subprocess.Popen[bytes]] = {}
         self.token = ""
 
     @property
@@ -102,7 +102,7 @@ class Fleet:
         )
         self.token = json.loads(made)["token"]
         for roles in self.processes:
-            self.running.append(self.start(roles))
+            self.start(roles)
         self._ready()
         return self
 
@@ -120,15 +120,37 @@ class Fleet:
         self.postgres.__exit__()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, roles: str) -> subprocess.Popen[bytes]:
+    @property
+    def running(self) -> list[subprocess.Popen[bytes]]:
+        """The processes."""
+        return list(self.named.values())
+
+    def start(self, roles: str, *, name: str = "", env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         """One more process of these roles."""
-        name = f"{roles}-{len(self.running)}"
-        return subprocess.Popen(
+        name = name or (roles if roles not in self.named else f"{roles}-{len(self.named)}")
+        self.named[name] = subprocess.Popen(
             [sys.executable, "-m", "tocsin", "serve"],
-            env={**self.settings, "TOCSIN_ROLES": roles, "TOCSIN_NODE_NAME": name},
+            env={**self.settings, "TOCSIN_ROLES": roles, "TOCSIN_NODE_NAME": name, **(env or {})},
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / f"{name}.log").open("ab"),
         )
+        return self.named[name]
+
+    def stop(self, name: str) -> None:
+        """End a process in good order."""
+        process = self.named.pop(name)
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+    def wait_for_owners(self, names: set[str], within_s: float = 60.0) -> None:
+        """Wait until all partitions belong to exactly these nodes."""
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            items = self.get("/v1/partitions?limit=200")["items"]
+            if isinstance(items, list) and {each["node"] for each in items} == names:
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"the partitions do not belong to {names} after {within_s:g} s")
 
     def cpu_s(self) -> float:
         """Processor seconds of all processes and servers, with those that PostgreSQL started."""
