@@ -7,13 +7,21 @@ import json
 import statistics
 import subprocess
 import sys
+from typing import Protocol
 
 from benchmarks import peers
 from benchmarks.creates import fill
 from benchmarks.server import Server
 
 
-def once(server: Server, jobs: int, *, lead_s: float = 8.0, extra: tuple[str, ...] = ()) -> dict[str, float]:
+class Reached(Protocol):
+    """What `tocsin bench` is pointed at."""
+
+    @property
+    def environ(self) -> dict[str, str]: ...
+
+
+def once(server: Reached, jobs: int, *, lead_s: float = 8.0, extra: tuple[str, ...] = ()) -> dict[str, float]:
     """One burst through `tocsin bench burst` against a running server."""
     command = [sys.executable, "-m", "tocsin", "bench", "burst", "--jobs", str(jobs), "--lead", str(lead_s), *extra]
     done = subprocess.run(command, env=server.environ, capture_output=True, text=True, timeout=300, check=False)

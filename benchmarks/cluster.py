@@ -24,7 +24,9 @@ from benchmarks.server import free_port
 
 def burst(jobs: int = 50_000, rounds: int = 3) -> dict[str, object]:
     """Bursts of the fleet and of graphile-worker in turn; the ratio of each pair."""
-    ours, theirs, cpu = [], [], []
+    ours: list[dict[str, float]] = []
+    theirs: list[dict[str, float]] = []
+    cpu: list[float] = []
     with peers.Graphile() as graphile:
         for _ in range(rounds):
             theirs.append(graphile.burst(jobs))
@@ -95,7 +97,8 @@ def soak(rate: int = 2_000, seconds: int = 1_800) -> dict[str, object]:
 
 def with_waiting(jobs: int = 50_000, waiting: int = 5_000_000, rounds: int = 7) -> dict[str, object]:
     """What so many other waiting jobs cost a burst, in CPU microseconds a job of everything; the two interleaved."""
-    empty, full = [], []
+    empty: list[float] = []
+    full: list[float] = []
     with Fleet() as crowded, Fleet() as quiet:
         asyncio.run(fill(crowded.url, waiting, (86_400, 30 * 86_400), token=crowded.token))
         for fleet in (crowded, quiet):
