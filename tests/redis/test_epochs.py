@@ -115,7 +115,7 @@ async def test_a_tag_that_is_no_longer_alive_begins_a_new_epoch(own_server: Star
         with pytest.raises(NearUnavailable):
             await world.near.offer([world.due(partition=1)])
     else:
-        world.near._epoch.doubt([tag])  # type: ignore[attr-defined]
+        world.near._epoch.doubt([tag], world.near._epoch.mark())  # type: ignore[attr-defined]
     await lost(world, before)
 
 
@@ -178,3 +178,16 @@ async def test_a_process_in_which_an_epoch_ends_serves_nothing_of_it(own_server:
     assert len(await world.take(100)) == 100
     server.ask("FLUSHALL")
     await lost(world, before)
+
+
+async def test_a_tag_that_is_begun_while_an_answer_is_on_its_way_is_no_loss(shared: World) -> None:
+    """A pass over all partitions, a start's begin of some in between: the pass finds them closed, and that is no reason to begin anew."""
+    epoch = shared.near._epoch  # type: ignore[attr-defined]
+    before, mark = await shared.near.generation(), epoch.mark()
+    await shared.near.begin([0])
+    tag = epoch._keys.partition_tags[0]
+    epoch._begun[tag] = epoch.mark()  # begun just now, and not in a test before
+    epoch.doubt([tag], mark)
+    assert await shared.near.generation() == before
+    epoch.doubt([tag], epoch.mark())
+    assert await shared.near.generation() != before

@@ -16,6 +16,7 @@ from tocsin.store.port import JobStore
 
 BATCH = 1_000
 EVERY_MS = 60_000
+LOOK_AGAIN_MS = 5_000  # somebody else's duty may become ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Archiver(Alarm):
             return Archived()
         if not self._leads():
             self._quotas.forget_past()
-            self._next_at = now + EVERY_MS
+            self._next_at = now + LOOK_AGAIN_MS
             return Archived()
         jobs = await self._store.archive(now - self._retention_ms, BATCH)
         keys = await self._store.sweep_keys(BATCH)

@@ -56,7 +56,8 @@ class Epoch:
         self._connection, self._keys = connection, keys
         self._name = ""
         self._ended: list[Callable[[], None]] = []
-        self._begun: set[str] = set()
+        self._begun: dict[str, int] = {}  # tags of this epoch, each with the mark at which it was known to be alive
+        self._mark = 0
         self._doubtful = ""
         self._cursor = 0
 
@@ -78,9 +79,14 @@ class Epoch:
         self._know(found.name)
         return found.name
 
-    def doubt(self, tags: Sequence[str]) -> None:
-        """These tags were not alive. If they were in this epoch, their content is lost: the next look begins a new one."""
-        if not self._begun.isdisjoint(tags):
+    def mark(self) -> int:
+        """How far this process knows about tags, to be given to `doubt`."""
+        return self._mark
+
+    def doubt(self, tags: Sequence[str], mark: int) -> None:
+        """These tags were not alive for what was sent at `mark`. If they were in this epoch by then, their content is lost: the next
+        look begins a new one. A tag that was begun while the answer was on its way is none of them."""
+        if any(self._begun.get(tag, mark + 1) <= mark for tag in tags):
             self._doubtful = self._name
 
     async def look(self) -> str:
@@ -107,7 +113,7 @@ class Epoch:
             raise NearUnavailable(
                 f"epoch {epoch} of the near tier ended while its partitions were begun; will be tried again"
             )
-        self._begun.update(tags)
+        self._alive(tags)
 
     async def memory(self) -> Memory:
         """The servers' memory, all together."""
@@ -134,9 +140,15 @@ class Epoch:
 
     def _know(self, name: str) -> None:
         if name != self._name:
-            self._name, self._begun, self._cursor = name, set(self._keys.line_tags), 0
+            self._name, self._begun, self._cursor = name, {}, 0
+            self._alive(self._keys.line_tags)
             for callback in self._ended:
                 callback()
+
+    def _alive(self, tags: Sequence[str]) -> None:
+        self._mark += 1
+        for tag in tags:
+            self._begun.setdefault(tag, self._mark)
 
     async def _found(self) -> _Found:
         return _found(await self._connection.ask("HMGET", self._keys.epoch, "name", "servers", "open", "swept"))

@@ -50,7 +50,7 @@ class Call(NamedTuple):
 class Scripts:
     """Runs programs in the present epoch.
 
-    `epoch` answers its name, `refresh` reads it anew; `doubt` is told which tags were LOST for good.
+    `epoch` answers its name, `refresh` reads it anew; `mark` and `doubt` are told which tags were LOST for good, and since when.
     """
 
     def __init__(
@@ -58,9 +58,11 @@ class Scripts:
         connection: Connection,
         epoch: Callable[[], Awaitable[str]],
         refresh: Callable[[], Awaitable[str]],
-        doubt: Callable[[Sequence[str]], None],
+        mark: Callable[[], int],
+        doubt: Callable[[Sequence[str], int], None],
     ) -> None:
-        self._connection, self._epoch, self._refresh, self._doubt = connection, epoch, refresh, doubt
+        self._connection, self._epoch, self._refresh = connection, epoch, refresh
+        self._mark, self._doubt = mark, doubt
 
     async def run(self, calls: Sequence[Call]) -> list[Any]:
         """The programs' answers in the same order, in one round trip if all is well."""
@@ -70,11 +72,11 @@ class Scripts:
         if LOST not in answers:
             return answers
         lost = [at for at, answer in enumerate(answers) if answer == LOST]
-        epoch = await self._refresh()
+        epoch, mark = await self._refresh(), self._mark()
         again = await self._round([calls[at] for at in lost], epoch)
         still = [calls[at].tag for at, answer in zip(lost, again, strict=True) if answer == LOST]
         if still:
-            self._doubt(still)
+            self._doubt(still, mark)
             raise NearUnavailable(
                 f"{still[0]} and {len(still) - 1} more tags hold nothing of epoch {epoch}; they are filled anew from the store"
             )

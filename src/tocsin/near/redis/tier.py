@@ -67,7 +67,7 @@ class RedisNearTier:
         self._epoch = Epoch(connection, keys)
         self._wakes = Wakes(connection, clock)
         self._weights: dict[str, float] = {}
-        scripts = Scripts(connection, self._epoch.name, self._epoch.refresh, self._epoch.doubt)
+        scripts = Scripts(connection, self._epoch.name, self._epoch.refresh, self._epoch.mark, self._epoch.doubt)
         heads = Heads(clock)
         self._wakes.hear(keys.due_channel, heads.hear)
         self._taker = Taker(scripts, keys, heads, clock, self._weights)
