@@ -176,11 +176,13 @@ class Courses:
             course.segments.append(self._segment(spec, state.created_at))
             course.loose = spec.max_runs is not None
         elif _timing(spec) != _timing(course.spec):
-            edited_at = state.updated_at
-            course.loose |= spec.max_runs is not None
-            course.segments[-1].until = edited_at
-            course.segments[-1].decided = max(course.cursor, *course.state.decided, 0)
-            course.segments.append(self._segment(spec, edited_at))
+            edited_at, last = state.updated_at, course.segments[-1]
+            # An edit of the start or the end alone leaves decided what is decided: where clocks have stepped back, also what lies
+            # between the edit and the beginning of the schedule, at which it never was due.
+            after = edited_at if spec.rule != course.spec.rule else max(edited_at, last.after)
+            course.loose |= spec.max_runs is not None or after < last.after
+            last.until, last.decided = edited_at, max(course.cursor, *course.state.decided, 0)
+            course.segments.append(self._segment(spec, after))
             if course.spec.job.timing is not None:
                 self.unordered.add(row.schedule_id)  # one that was due inside its window fires beside its successor
         if course.spec.overlap == "allow":
