@@ -4,6 +4,8 @@ import pytest
 
 from tests.life.disk import Crashed
 from tests.life.world import World
+from tocsin.errors import NearUnavailable
+from tocsin.flow.horizon import due_of
 from tocsin.wire import Status
 
 
@@ -119,3 +121,35 @@ async def test_no_stage_wishes_to_rest_beyond_its_next_work_after_a_step_back(an
         wish = await stage.next_at()
         assert wish is not None
         assert wish <= now + 180_000
+
+
+async def test_pages_of_jobs_that_have_fired_are_read_past_at_once():
+    """A minute in the middle of a burst: its first jobs wait, many have fired, and the last ones wait behind them."""
+    world = World(due_limit=4, page=2, partitions=1)
+    await world.start()
+    ids = sorted([await world.create(delay_s=20) for _ in range(20)])
+    world.clock.advance(20)
+    await world.on.store.jobs.fire([due_of(await world.job(job_id)) for job_id in ids[4:12]])
+    await world.restart()
+    await world.settle()
+    assert {(await world.job(job_id)).status for job_id in ids} == {Status.QUEUED}
+
+
+async def test_what_was_read_from_a_cut_and_could_not_be_offered_is_read_again():
+    """The near tier was away for the one call between the cut's move and the offer."""
+    world = World(due_limit=8, page=3, partitions=1)
+    await world.start()
+    ids = [await world.create(delay_s=20 + n / 100) for n in range(20)]
+    await world.advance(19)
+    world.clock.advance(1.04)
+    while (await world.on.dispatch.step()).more:
+        pass
+    world.fault.clear()
+    moved, offered = "after near.move_cut", "before near.offer"
+    world.fault.at(offered, NearUnavailable("away"))
+    with pytest.raises(NearUnavailable):
+        await world.on.load.step()
+    assert world.fault.passed[-1] == moved
+    world.clock.advance(1)
+    await world.settle()
+    assert {(await world.job(job_id)).status for job_id in ids} == {Status.QUEUED}

@@ -9,6 +9,7 @@ from tests.life.invariant import look
 from tests.life.world import World
 from tocsin.model.partition import bucket_of, partition_of
 from tocsin.store.port import StatePage
+from tocsin.telemetry import REGISTRY
 from tocsin.wire import Status
 
 
@@ -148,6 +149,43 @@ async def test_what_lies_behind_a_cut_is_passed_over_and_the_floor_waits_for_it(
     await world.advance(300)
     assert {job.job_id for job in await world.claim(100)} == ids
     assert (await world.on.store.jobs.floors())[0] > bucket
+
+
+async def test_a_job_that_was_offered_and_then_trimmed_is_found_by_the_loader():
+    """A tenant's set is full of one partition's jobs, which have been rechecked, when another one's earlier ones come."""
+    world = World(due_limit=4, page=3, partitions=2)
+    await world.start()
+    ids = set()
+    for _ in range(20):
+        for delay_s, partition in ((30, 1), (31, 0)):
+            job_id = await world.create(delay_s=delay_s)
+            if partition_of(job_id, 2) == partition:
+                ids.add(job_id)
+            else:
+                await world.cancel(job_id)
+    world.clock.advance(200)
+    process = await world.boot()
+    await process.recover.recover((0,))
+    while (await process.recheck.step()).more:
+        pass
+    await process.recover.recover((1,))
+    await world.settle()
+    assert {(await world.job(job_id)).status for job_id in ids} == {Status.QUEUED}
+
+
+async def test_what_waits_to_be_fired_is_not_taken_for_what_a_stepped_clock_left(world):
+    def below() -> float:
+        return REGISTRY.get_sample_value("tocsin_recheck_total", {"found": "below_floor"}) or 0
+
+    before = below()
+    job_id = await world.create(delay_s=30)
+    for _ in range(300):  # nobody dispatches
+        world.clock.advance(1)
+        await world.on.pulse.step()
+        while (await world.on.recheck.step()).more:
+            pass
+    assert [timer.kind for timer in (await look(world)).timers[job_id]] == ["fire"]
+    assert below() == before
 
 
 async def test_watch_timers_of_running_jobs_are_seen_beside_a_flood():

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tocsin.clock import Clock
+from tocsin.errors import ServerUnavailable
 from tocsin.flow.horizon import HORIZON_MS
 from tocsin.lease.port import Leases
 from tocsin.model.partition import BUCKET_MS, bucket_of
 from tocsin.near.port import Cut, NearTier
 from tocsin.service import Alarm
-from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey
+from tocsin.store.port import FAR, FIRE, WATCH, DuePage, JobStore, TimerKey
 
 PAGE = 2_000
 CUTS_EVERY_MS = 100
@@ -93,14 +94,17 @@ class Loader(Alarm):
 
     async def _refill(self, target: int) -> Loaded:
         self._cut_at = self._clock.now_ms() + CUTS_EVERY_MS
-        read = 0
+        read, more = 0, False
         cuts = await self._near.cuts(self._leases.owned())
         self._cuts_open = bool(cuts)
         for cut in cuts:
-            read += await self._read_on(cut, target)
-        return Loaded(read, read, more=read > 0)
+            page = await self._read_on(cut, target)
+            read += len(page.dues)
+            # Also behind a page whose jobs have all fired already: a burst leaves many such in its minute.
+            more |= bool(page.dues) or page.next_key is not None
+        return Loaded(read, read, more=more)
 
-    async def _read_on(self, cut: Cut, target: int) -> int:
+    async def _read_on(self, cut: Cut, target: int) -> DuePage:
         page = await self._store.read_due(
             cut.partition,
             bucket_of(cut.from_time),
@@ -113,8 +117,13 @@ class Loader(Alarm):
         )
         await self._near.move_cut(cut, None if page.next_key is None else page.next_key[3], page.next_key)
         if page.dues:
-            await self._near.offer(page.dues)
-        return len(page.dues)
+            try:
+                await self._near.offer(page.dues)
+            except ServerUnavailable:
+                # The set is said to hold them now: read them once more, or only the recheck would find them.
+                self.begin(cut.partition, bucket_of(cut.from_time) - 1)
+                raise
+        return page
 
 
 async def quiet_until(store: JobStore, partitions: Iterable[int]) -> int | None:

@@ -2,11 +2,12 @@
 
 For each timer whose job is still at its version: waiting for its time -> offered again (it fires in its lane, never from here);
 QUEUED -> pushed again, or skipped if it has expired; held -> its lease is watched again; ended, but its move to `finished` was
-cut -> moved. All that are not finished get a watch timer further on, five minutes doubling to an hour; then exactly the timers
-that were read are deleted. A crash before the delete: read again.
+cut -> moved. What has fired and is not finished gets a watch timer further on, five minutes doubling to an hour; then exactly the
+timers that were read are deleted. A crash before the delete: read again.
 
-What lies behind a tenant's cut is passed over, and the floor (the oldest bucket not rechecked) waits for it. Clocks step: at the
-first pass and every hour the recheck also looks below the floor and counts what it finds there.
+What has not fired keeps its timer, in the due set or behind its cut; the floor (the oldest bucket not rechecked) waits for it, and
+each minute's pass offers it again. Clocks step: at the first pass and every hour the recheck also looks below the floor and counts
+what it finds there.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ class Rechecked:
 
 @dataclass(slots=True)
 class _Partition:
-    """Where the recheck of one partition stands."""
+    """Where the recheck of one partition stands. From `left_from` on there may be timers that were left where they are."""
 
     floor: int
+    left_from: int
     target: int = -1
     kind: TimerKind = FIRE
     swept: bool = False
@@ -89,7 +91,7 @@ class Rechecker(Alarm):
 
     def begin(self, partition: int, floor: int) -> None:
         """Take a partition over at its stored floor."""
-        self._partitions[partition] = _Partition(floor)
+        self._partitions[partition] = _Partition(floor, floor)
 
     async def step(self) -> Rechecked:
         """One bounded piece of one partition that is behind."""
@@ -147,6 +149,7 @@ class Rechecker(Alarm):
         floor = state.target + 1 if state.passed_over is None else min(state.passed_over, state.target + 1)
         if floor > state.floor:
             await self._store.set_floor(partition, floor)
+        state.left_from = floor
         # In memory the floor moves on even where something was passed over: the next minute's pass reads from there again.
         state.floor = max(floor, state.floor) if state.passed_over is None else state.target + 1
         state.below_at = 0 if state.passed_over is not None else state.below_at
@@ -160,7 +163,10 @@ class Rechecker(Alarm):
         if found.leases:
             await self._near.lease(found.leases)
         behind = {due.job_id for due in refused}
-        standing = behind | {due.job_id for due in parked}
+        # What waits to fire keeps its fire timer, also where it was taken: the set may be trimmed before its turn comes, and it is by
+        # fire timers that the loader reads on.
+        waiting = behind if state.kind == WATCH else {due.job_id for due in found.offer}
+        standing = waiting | {due.job_id for due in parked}
         now = self._clock.now_ms()
         await self._store.watch(
             [
@@ -171,11 +177,11 @@ class Rechecker(Alarm):
         )
         if found.ended:
             await self._store.end_moves(found.ended)
-        await self._store.delete_timers([timer for timer in timers if timer.job_id not in behind])
+        await self._store.delete_timers([timer for timer in timers if timer.job_id not in waiting])
         self._count(state, timers, found)
-        if not behind:
+        if not waiting:
             return None
-        at = max(timer.bucket for timer in timers if timer.job_id in behind)
+        at = min(timer.bucket for timer in timers if timer.job_id in waiting)
         state.passed_over = at if state.passed_over is None else min(at, state.passed_over)
         last = timers[-1]
         if last.job_id not in behind or state.kind == WATCH:
@@ -188,7 +194,7 @@ class Rechecker(Alarm):
         telemetry.RECHECK.labels("pushed").inc(len(found.push))
         telemetry.RECHECK.labels("held").inc(len(found.leases))
         if state.looking_below and state.kind == FIRE:
-            below = sum(timer.bucket < state.floor for timer in timers)
+            below = sum(timer.bucket < min(state.floor, state.left_from) for timer in timers)
             telemetry.RECHECK.labels("below_floor").inc(below)
 
     def _measure(self, last: int) -> None:
