@@ -21,11 +21,11 @@ class StepRows(StepReads):
 
     def __init__(self, disk: Disk, clock: Clock, partitions: int, fault: Fault, *, yielding: bool) -> None:
         super().__init__(disk, partitions)
-        self._clock, self._fault, self._yielding = clock, fault, yielding
+        self._clock, self._fault, self.yielding = clock, fault, yielding
 
     async def point(self, name: str) -> None:
         self._fault.point(name)
-        if self._yielding:
+        if self.yielding:
             await asyncio.sleep(0)
 
     async def write_job(self, job_id: str, decide: Decide) -> JobRow | None:

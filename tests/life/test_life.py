@@ -6,11 +6,16 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from tests.amount import PROFILE
+from tests.life.fleetlife import FleetLife, FleetLifeOfSchedules
 from tests.life.machine import Life
 from tests.life.schedulelife import LifeOfSchedules, LifeOfSchedulesOnSqlite
+from tests.life.serverworld import LifeOnServers
 from tests.life.sqliteworld import LifeOnSqlite
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 
 # Thousands of steps, each with a look at the whole store: longer than one test may take elsewhere.
 pytestmark = pytest.mark.timeout(3_600)
@@ -36,3 +41,14 @@ TestSchedulesWithoutTransactions.settings = settings(LENGTH, max_examples=max(LE
 
 TestSchedulesOnSqlite = LifeOfSchedulesOnSqlite.TestCase
 TestSchedulesOnSqlite.settings = settings(LENGTH, max_examples=LENGTH.max_examples // 6)
+
+TestLifeInAFleet = FleetLife.TestCase
+TestLifeInAFleet.settings = LENGTH
+
+TestSchedulesInAFleet = FleetLifeOfSchedules.TestCase
+TestSchedulesInAFleet.settings = settings(LENGTH, max_examples=LENGTH.max_examples * 2 // 3)
+
+
+def test_life_on_servers(postgres: PostgresServer, redis_server: RedisServer) -> None:
+    lives = settings(LENGTH, max_examples=max(LENGTH.max_examples // 6, 4), stateful_step_count=40)
+    run_state_machine_as_test(lambda: LifeOnServers(postgres, redis_server), settings=lives)

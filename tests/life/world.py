@@ -16,7 +16,7 @@ import msgspec
 from tests.life.disk import Crashed, Disk, Fault
 from tests.life.stepstore import StepStore
 from tocsin import wire
-from tocsin.clock import ManualClock, SeededEntropy
+from tocsin.clock import Clock, ManualClock, SeededEntropy
 from tocsin.errors import Refused
 from tocsin.flow.admit import Admitted, Admitter, Wanted
 from tocsin.flow.agenda import Agenda
@@ -49,6 +49,7 @@ from tocsin.flow.rescue import Rescuer
 from tocsin.flow.sweep import Sweeper
 from tocsin.flow.tally import Tally
 from tocsin.flow.tokens import LeaseTokens
+from tocsin.lease.port import Leases
 from tocsin.model.job import JobState
 from tocsin.model.zones import Zones, pinned_zones
 from tocsin.near.memory import MemoryNearTier
@@ -95,11 +96,13 @@ class Brittle:
 
 
 class Process:
-    """The stages of one process."""
+    """The stages of one process, which owns everything and goes by the world's clock unless told otherwise."""
 
-    def __init__(self, world: World, store: Store, near: Any) -> None:
-        clock, entropy = world.clock, world.entropy
-        jobs, rows, leases = store.jobs, store.settings, Owner(world.partitions)
+    def __init__(
+        self, world: World, store: Store, near: Any, leases: Leases | None = None, own: Clock | None = None
+    ) -> None:
+        clock, entropy = own or world.clock, world.entropy
+        jobs, rows, leases = store.jobs, store.settings, leases or Owner(world.partitions)
         self.store, self.near, self.leases = store, near, leases
         self.tally, self.gap = Tally(), Gap(clock, world.gap_s)
         self.queues = QueueBook(rows, near, self.tally, clock)
@@ -161,7 +164,7 @@ class Process:
             self.archive,
             self.pulse,
         ]
-        self.conductor = Conductor(self.stages, clock)
+        self.conductor = Conductor(self.stages, world.clock)
 
 
 class World:

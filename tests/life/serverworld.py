@@ -1,0 +1,151 @@
+"""The same lives over what a fleet runs on: a real PostgreSQL and a real Redis, in virtual time.
+
+Points at which a fault may strike lie before and after each call of the store and of the near tier: what a call does to one job is
+one transaction, and one program. A process that dies leaves its members in Redis, in hand or taken, for the next one.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from redis import Redis
+
+from tests.life.disk import Fault
+from tests.life.machine import Life
+from tests.life.world import Brittle, Process, World
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer, new_installation
+from tocsin.flow.custody import EVERY_MS, Custodian
+from tocsin.near.redis import RedisNearTier, open_near
+from tocsin.store.port import Store
+from tocsin.store.postgres import open_store
+
+# Calls that only look: a fault there is one before or after the call around them.
+_LOOKS = ("states", "attempts", "list_jobs", "read_timers", "parked", "floors")
+
+
+class Guarded:
+    """A part of the store, around whose writes a fault may strike."""
+
+    def __init__(self, part: Any, fault: Fault) -> None:
+        self._part, self._fault = part, fault
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._part, name)
+        if not callable(call) or name in _LOOKS:
+            return call
+
+        async def asked(*args: Any, **kwargs: Any) -> Any:
+            self._fault.point(f"before store.{name}")
+            answer = await call(*args, **kwargs)
+            self._fault.point(f"after store.{name}")
+            return answer
+
+        return asked
+
+
+class GuardedStore:
+    """A store, around whose writes a fault may strike."""
+
+    def __init__(self, store: Store, fault: Fault) -> None:
+        self._store, self._fault = store, fault
+        self.jobs, self.schedules = Guarded(store.jobs, fault), Guarded(store.schedules, fault)
+        self.settings = store.settings
+
+    async def ping(self) -> None:
+        self._fault.point("before store.ping")
+        await self._store.ping()
+
+    async def now_ms(self) -> int:
+        return await self._store.now_ms()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class ServerWorld(World):
+    """A world over servers; close it in the end."""
+
+    def __init__(self, postgres: PostgresServer, redis: RedisServer, **options: Any) -> None:
+        super().__init__(**options)
+        self._postgres, self._redis, self._installation = postgres, redis, new_installation()
+        self._stack, self._dsn = AsyncExitStack(), ""
+        self._near: RedisNearTier | None = None
+
+    async def open_store(self) -> Store:
+        if not self._dsn:
+            (self._dsn,) = await self._stack.enter_async_context(self._postgres.database(self.partitions))
+        store = await open_store(self._dsn, self.clock, partitions=self.partitions, entropy=self.entropy)
+        return GuardedStore(store, self.fault)
+
+    async def boot(self) -> Process:
+        """Another process on the same servers; what the one before had in memory is gone."""
+        await self.stop()
+        self._near = await open_near(
+            self._redis.url,
+            self.clock,
+            installation=self._installation,
+            partitions=self.partitions,
+            due_limit=self._due_limit,
+            line_limit=self._line_limit,
+        )
+        self._process = Process(self, await self.open_store(), Brittle(self._near, self.fault))
+        return self._process
+
+    async def start(self) -> Process:
+        process = await self.boot()
+        process.stages.insert(0, Custodian(process.near, process.leases, process.recover, self.clock))
+        await self.keep()
+        return process
+
+    async def keep(self) -> None:
+        """Rebuild what is not in the near tier."""
+        while (await self.on.stages[0].step()).more:
+            pass
+
+    async def lose_near(self) -> None:
+        """Everything of this installation is gone from Redis, and it is noticed."""
+        with Redis.from_url(self._redis.url, protocol=2) as client:
+            names = list(client.scan_iter(match=f"{{{self._installation}:*", count=1_000))
+            if names:
+                client.delete(*names)
+        self.clock.advance(EVERY_MS / 1_000)
+        await self.keep()
+
+    async def stop(self) -> None:
+        """Let go of both servers."""
+        if self._process is not None:
+            await self._process.store.close()
+        if self._near is not None:
+            await self._near.close()
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        await self.stop()
+        await self._stack.aclose()
+
+
+class LifeOnServers(Life):
+    """The machine over that world."""
+
+    def __init__(self, postgres: PostgresServer, redis: RedisServer) -> None:
+        super().__init__()
+        self._servers = postgres, redis
+
+    def make_world(self, seed: int) -> World:
+        return ServerWorld(*self._servers, seed=seed, partitions=2, due_limit=6, line_limit=4, page=3)
+
+    @rule(times=st.integers(1, 2))
+    def the_near_tier_is_lost(self, times: int) -> None:
+        assert isinstance(self.world, ServerWorld)
+        for _ in range(times):
+            self._run(self.world.lose_near())
+
+    async def _close(self) -> None:
+        if hasattr(self, "world"):
+            assert isinstance(self.world, ServerWorld)
+            self.world.fault.clear()
+            await self.world.close()
