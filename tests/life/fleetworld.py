@@ -11,7 +11,7 @@ must be answered also while the near tier is away.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,7 +26,6 @@ from tocsin.flow.custody import Custodian
 from tocsin.flow.reckon import Reckoner
 from tocsin.flow.timekeeper import LARGEST_OFFSET_MS, Timekeeper
 from tocsin.service import Stage
-from tocsin.store.port import Store
 
 T = TypeVar("T")
 
@@ -203,10 +202,6 @@ class FleetWorld(World):
         self.drift(member, self._chance.randint(-self._drift_ms, self._drift_ms))
         return member
 
-    async def open_store(self) -> Store:
-        """The store as a process of its own sees it."""
-        return SharedStepStore(self.disk, self.clock, self.partitions, self.fault, self.clock)
-
     # time
 
     async def settle(self) -> None:
@@ -287,12 +282,3 @@ async def _answered(work: Awaitable[T]) -> T:
         return await work
     except NearUnavailable as error:
         raise AssertionError("what is durable was not answered, because the near tier is away") from error
-
-
-def owners(members: Sequence[Member]) -> dict[int, list[int]]:
-    """Who owns each partition, for people who read a failed example."""
-    found: dict[int, list[int]] = {}
-    for member in members:
-        for partition in sorted(member.owns):
-            found.setdefault(partition, []).append(member.number)
-    return found

@@ -129,14 +129,12 @@ class ServerWorld(World):
 
 
 class LifeOnServers(Life):
-    """The machine over that world."""
+    """The machine over that world, on `servers`."""
 
-    def __init__(self, postgres: PostgresServer, redis: RedisServer) -> None:
-        super().__init__()
-        self._servers = postgres, redis
+    servers: tuple[PostgresServer, RedisServer]
 
     def make_world(self, seed: int) -> World:
-        return ServerWorld(*self._servers, seed=seed, partitions=2, due_limit=6, line_limit=4, page=3)
+        return ServerWorld(*self.servers, seed=seed, partitions=2, due_limit=6, line_limit=4, page=3)
 
     @rule(times=st.integers(1, 2))
     def the_near_tier_is_lost(self, times: int) -> None:

@@ -50,5 +50,8 @@ TestSchedulesInAFleet.settings = settings(LENGTH, max_examples=LENGTH.max_exampl
 
 
 def test_life_on_servers(postgres: PostgresServer, redis_server: RedisServer) -> None:
+    class Here(LifeOnServers):
+        servers = postgres, redis_server
+
     lives = settings(LENGTH, max_examples=max(LENGTH.max_examples // 6, 4), stateful_step_count=40)
-    run_state_machine_as_test(lambda: LifeOnServers(postgres, redis_server), settings=lives)
+    run_state_machine_as_test(Here, settings=lives)

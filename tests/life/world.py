@@ -53,6 +53,7 @@ from tocsin.lease.port import Leases
 from tocsin.model.job import JobState
 from tocsin.model.zones import Zones, pinned_zones
 from tocsin.near.memory import MemoryNearTier
+from tocsin.near.port import NearTier
 from tocsin.service import Conductor, Stage
 from tocsin.store.port import Beaten, NotYours, Store
 from tocsin.store.settings import QueueRow
@@ -80,7 +81,7 @@ class Owner:
 class Brittle:
     """A near tier around whose calls the process may die too."""
 
-    def __init__(self, near: MemoryNearTier, fault: Fault) -> None:
+    def __init__(self, near: NearTier, fault: Fault) -> None:
         self._near, self._fault = near, fault
 
     def __getattr__(self, name: str) -> Any:

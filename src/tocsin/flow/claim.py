@@ -104,7 +104,10 @@ class Claimer:
             now_ms=self._clock.now_ms(),
         )
         lease_ms = DEFAULT_LEASE_MS if request.lease_s is None else round(request.lease_s * 1000)
+        await self._queues.assure_changes()
         claimed = await self._wait(wish, request, lease_ms)
+        for tenant, queue in {(job.line.tenant, job.line.queue) for job in claimed}:
+            await told("queue changed", self._queues.assure(tenant, queue))
         secrets = {tenant: await self._signing.active(tenant) for tenant in {job.line.tenant for job in claimed}}
         now_s = self._clock.now_ms() // 1000
         return [

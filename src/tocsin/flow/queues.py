@@ -17,6 +17,7 @@ from tocsin.wire import QueueStats
 
 FRESH_S = 5.0
 TELL_AGAIN_S = 15.0
+ROUNDS = 4
 MOST_CACHED = 50_000
 DEFAULT_LEASE_MS = 30_000
 
@@ -28,6 +29,8 @@ class QueueBook:
         self._settings, self._near, self._tally, self._clock = settings, near, tally, clock
         self._cache: dict[tuple[str, str], tuple[float, QueueRow | None]] = {}
         self._told_s: dict[tuple[str, str], float] = {}
+        # Changes made here that the near tier has not been told: it was away.
+        self._untold: set[tuple[str, str]] = set()
 
     async def get(self, tenant: str, queue: str) -> QueueRow:
         """A queue's settings; the defaults where it has none of its own."""
@@ -51,23 +54,41 @@ class QueueBook:
 
     async def open_gate(self, tenant: str, queue: str) -> None:
         """Tell the near tier what the settings of a queue say; it asked."""
-        await self._tell(await self.get(tenant, queue))
+        await self._tell_newest(tenant, queue)
 
     async def assure(self, tenant: str, queue: str) -> None:
-        """Tell the near tier now and then what it was told before: a change that it was not told of, because it was away or the
-        process that made it died, must not keep a queue open or closed for ever."""
-        told_s = self._told_s.get((tenant, queue))
-        if told_s is None or self._clock.elapsed_s() - told_s < TELL_AGAIN_S:
-            return
-        await self._tell(await self.get(tenant, queue))
+        """Tell the near tier now and then what a queue's settings say, whoever told it before: a change that it was not told of,
+        because it was away or the process that made it died, must not keep a queue open or closed for ever."""
+        if len(self._told_s) > MOST_CACHED:
+            self._told_s.clear()
+        now_s = self._clock.elapsed_s()
+        told_s = self._told_s.setdefault((tenant, queue), now_s)
+        if (tenant, queue) in self._untold or now_s - told_s >= TELL_AGAIN_S:
+            await self._tell_newest(tenant, queue)
+
+    async def assure_changes(self) -> None:
+        """Tell the near tier the changes made here that it has not been told; for a claim that names no queue."""
+        for tenant, queue in list(self._untold):
+            await self._tell_newest(tenant, queue)
+
+    async def _tell_newest(self, tenant: str, queue: str) -> None:
+        """Tell the near tier what the store says now. What is told holds for all processes: a row that this one has cached, or has
+        read just before another changed it, must not undo what the other told."""
+        told_row: QueueRow | None = None
+        for _ in range(ROUNDS):
+            self._cache.pop((tenant, queue), None)
+            row = await self.get(tenant, queue)
+            if row == told_row:
+                return
+            await self._tell(row)
+            told_row = row
 
     async def _tell(self, row: QueueRow) -> None:
         key = row.tenant, row.queue
-        if len(self._told_s) > MOST_CACHED:
-            self._told_s.clear()
         # Until it has been told, it has to be told again as soon as somebody looks.
-        self._told_s[key] = -TELL_AGAIN_S
+        self._untold.add(key)
         await self._near.configure(row.tenant, row.queue, gate_of(row))
+        self._untold.discard(key)
         self._told_s[key] = self._clock.elapsed_s()
 
     async def stats(self, tenant: str, queue: str) -> QueueStats:
