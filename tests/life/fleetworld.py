@@ -26,6 +26,7 @@ from tocsin.flow.custody import Custodian
 from tocsin.flow.reckon import Reckoner
 from tocsin.flow.timekeeper import LARGEST_OFFSET_MS, Timekeeper
 from tocsin.service import Stage
+from tocsin.store.port import Store
 
 T = TypeVar("T")
 
@@ -76,14 +77,12 @@ class Believed:
 class Member(Process):
     """One process of the fleet. `owns` is what is really its own."""
 
-    def __init__(
-        self, world: FleetWorld, number: int, store: SharedStepStore, fault: Fault, clock: CorrectedClock
-    ) -> None:
+    def __init__(self, world: FleetWorld, number: int, store: Store, fault: Fault, clock: CorrectedClock) -> None:
         self.number, self.fault, self.corrected = number, fault, clock
         self.believed, self.owns = Believed(), set[int]()
         self.paused = False
-        self._yields = store, View(world.shared, fault)
-        super().__init__(world, store, self._yields[1], self.believed, clock)
+        self._view = View(world.shared, fault)
+        super().__init__(world, store, self._view, self.believed, clock)
         self.custody = Custodian(self.near, self.believed, self.recover, clock)
         self.timekeeper = Timekeeper(store, clock)
         self.reckon = Reckoner(self.near, self.tally, clock)
@@ -118,8 +117,9 @@ class Member(Process):
 
     def yields(self, on: bool) -> None:
         """Whether others may act at every point that this process passes."""
-        for one in self._yields:
-            one.yielding = on
+        self._view.yielding = on
+        if isinstance(self.store, StepStore):
+            self.store.yielding = on
 
 
 class FleetWorld(World):
@@ -136,7 +136,7 @@ class FleetWorld(World):
 
     async def start(self) -> Process:
         """All processes, each partition with one owner, all of it recovered."""
-        self.members = [self._make(number) for number in range(PROCESSES)]
+        self.members = [await self._make(number) for number in range(PROCESSES)]
         self.turn_to(0)
         for partition in range(self.partitions):
             self.give(partition, partition % NODES)
@@ -147,7 +147,7 @@ class FleetWorld(World):
         """Kill the process whose turn it is and start another in its place. What it owned is free, or another's at once."""
         self.clock.advance(0.2)
         dead = self.members[self.turn]
-        self.members[self.turn] = self._make(self.turn)
+        self.members[self.turn] = await self._make(self.turn)
         self.turn_to(self.turn)
         if self._chance.random() < 0.5:
             for partition in dead.owns:
@@ -193,12 +193,15 @@ class FleetWorld(World):
         for partition in range(self.partitions):
             self.give(partition, self._chance.randrange(NODES))
 
-    def _make(self, number: int) -> Member:
+    async def open_for(self, clock: Clock, fault: Fault) -> Store:
+        """The store as a process with that clock finds it."""
+        return SharedStepStore(self.disk, clock, self.partitions, fault, self.clock)
+
+    async def _make(self, number: int) -> Member:
         ahead_ms = self._chance.randint(-LARGEST_OFFSET_MS, LARGEST_OFFSET_MS)
         clock, fault = CorrectedClock(MachineClock(self.clock, ahead_ms)), Fault()
         clock.offset_ms = -ahead_ms
-        store = SharedStepStore(self.disk, clock, self.partitions, fault, self.clock)
-        member = Member(self, number, store, fault, clock)
+        member = Member(self, number, await self.open_for(clock, fault), fault, clock)
         self.drift(member, self._chance.randint(-self._drift_ms, self._drift_ms))
         return member
 

@@ -14,10 +14,12 @@ from hypothesis.stateful import rule
 from redis import Redis
 
 from tests.life.disk import Fault
+from tests.life.fleetworld import FleetWorld
 from tests.life.machine import Life
 from tests.life.world import Brittle, Process, World
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, new_installation
+from tocsin.clock import Clock
 from tocsin.flow.custody import EVERY_MS, Custodian
 from tocsin.near.redis import RedisNearTier, open_near
 from tocsin.store.port import Store
@@ -64,6 +66,30 @@ class GuardedStore:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+class Timed:
+    """A store whose server's clock is the test's."""
+
+    def __init__(self, store: Store, server: Clock) -> None:
+        self.jobs, self.schedules, self.settings = store.jobs, store.schedules, store.settings
+        self.ping, self.close = store.ping, store.close
+        self._server = server
+
+    async def now_ms(self) -> int:
+        return self._server.now_ms()
+
+
+class PostgresFleet(FleetWorld):
+    """A fleet on that database."""
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._dsn = dsn
+
+    async def open_for(self, clock: Clock, fault: Fault) -> Store:
+        store = await open_store(self._dsn, clock, partitions=self.partitions, entropy=self.entropy)
+        return Timed(GuardedStore(store, fault), self.clock)
 
 
 class ServerWorld(World):
