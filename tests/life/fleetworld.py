@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tests.life.disk import Disk, Fault
-from tests.life.sharednear import SharedNear, View
+from tests.life.sharednear import Server, SharedNear, View, Way
 from tests.life.stepstore import StepStore
 from tests.life.world import Process, World
 from tocsin.clock import Clock, CorrectedClock, ManualClock
@@ -77,12 +77,14 @@ class Believed:
 class Member(Process):
     """One process of the fleet. `owns` is what is really its own."""
 
-    def __init__(self, world: FleetWorld, number: int, store: Store, fault: Fault, clock: CorrectedClock) -> None:
+    def __init__(
+        self, world: FleetWorld, number: int, store: Store, view: View, fault: Fault, clock: CorrectedClock
+    ) -> None:
         self.number, self.fault, self.corrected = number, fault, clock
         self.believed, self.owns = Believed(), set[int]()
         self.paused = False
-        self._view = View(world.shared, fault)
-        super().__init__(world, store, self._view, self.believed, clock)
+        self._view = view
+        super().__init__(world, store, view, self.believed, clock)
         self.custody = Custodian(self.near, self.believed, self.recover, clock)
         self.timekeeper = Timekeeper(store, clock)
         self.reckon = Reckoner(self.near, self.tally, clock)
@@ -115,6 +117,11 @@ class Member(Process):
             self.custody.gained(tuple(sorted(self.believed.gained)))
             self.believed.gained.clear()
 
+    @property
+    def way(self) -> Way:
+        """Its way to the near tier."""
+        return self._view.way
+
     def yields(self, on: bool) -> None:
         """Whether others may act at every point that this process passes."""
         self._view.yielding = on
@@ -127,10 +134,14 @@ class FleetWorld(World):
 
     def __init__(self, *, drift_ms: int = LARGEST_OFFSET_MS, **options: Any) -> None:
         super().__init__(**options)
-        self.shared = SharedNear(self.clock, self.partitions, due_limit=self._due_limit, line_limit=self._line_limit)
+        self.shared = self.make_near()
         self._chance, self._drift_ms = random.Random(self.entropy.bytes(8)), drift_ms
         self.members: list[Member] = []
         self.leader = 0
+
+    def make_near(self) -> Server:
+        """The near tier's server."""
+        return SharedNear(self.clock, self.partitions, due_limit=self._due_limit, line_limit=self._line_limit)
 
     # processes
 
@@ -147,6 +158,7 @@ class FleetWorld(World):
         """Kill the process whose turn it is and start another in its place. What it owned is free, or another's at once."""
         self.clock.advance(0.2)
         dead = self.members[self.turn]
+        await self.bury(dead)
         self.members[self.turn] = await self._make(self.turn)
         self.turn_to(self.turn)
         if self._chance.random() < 0.5:
@@ -197,11 +209,19 @@ class FleetWorld(World):
         """The store as a process with that clock finds it."""
         return SharedStepStore(self.disk, clock, self.partitions, fault, self.clock)
 
+    async def open_near(self, clock: Clock) -> Way:
+        """The near tier as a process with that clock finds it."""
+        return self.shared
+
+    async def bury(self, member: Member) -> None:
+        """A process is no more."""
+
     async def _make(self, number: int) -> Member:
         ahead_ms = self._chance.randint(-LARGEST_OFFSET_MS, LARGEST_OFFSET_MS)
         clock, fault = CorrectedClock(MachineClock(self.clock, ahead_ms)), Fault()
         clock.offset_ms = -ahead_ms
-        member = Member(self, number, await self.open_for(clock, fault), fault, clock)
+        view = View(await self.open_near(clock), fault)
+        member = Member(self, number, await self.open_for(clock, fault), view, fault, clock)
         self.drift(member, self._chance.randint(-self._drift_ms, self._drift_ms))
         return member
 

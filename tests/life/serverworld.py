@@ -6,6 +6,7 @@ one transaction, and one program. A process that dies leaves its members in Redi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -14,12 +15,14 @@ from hypothesis.stateful import rule
 from redis import Redis
 
 from tests.life.disk import Fault
-from tests.life.fleetworld import FleetWorld
+from tests.life.fleetlife import FleetLife
+from tests.life.fleetworld import FleetWorld, Member
 from tests.life.machine import Life
 from tests.life.world import Brittle, Process, World
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, new_installation
 from tocsin.clock import Clock
+from tocsin.errors import NearUnavailable
 from tocsin.flow.custody import EVERY_MS, Custodian
 from tocsin.near.redis import RedisNearTier, open_near
 from tocsin.store.port import Store
@@ -91,6 +94,96 @@ class PostgresFleet(FleetWorld):
         store = await open_store(self._dsn, clock, partitions=self.partitions, entropy=self.entropy)
         return Timed(GuardedStore(store, fault), self.clock)
 
+    async def bury(self, member: Member) -> None:
+        await member.store.close()
+
+
+class OneRedis:
+    """The near tier of a fleet on a real server: what tests do to it, and where it stands."""
+
+    def __init__(self, redis: RedisServer, partitions: int) -> None:
+        self._redis, self._partitions, self.installation = redis, partitions, new_installation()
+        self._begun: set[int] = set()
+        self._ways: list[RedisWay] = []
+        self.away = False
+
+    @property
+    def troubled(self) -> bool:
+        return self.away or len(self._begun) < self._partitions
+
+    def lose(self) -> None:
+        delete_all(self._redis, self.installation)
+        self._begun.clear()
+
+    async def open(self, clock: Clock, **limits: int) -> RedisWay:
+        """A process's connections."""
+        near = await open_near(
+            self._redis.url, clock, installation=self.installation, partitions=self._partitions, **limits
+        )
+        self._ways.append(RedisWay(self, near))
+        return self._ways[-1]
+
+    def begun(self, partitions: Sequence[int]) -> None:
+        """An owner has begun these."""
+        self._begun.update(partitions)
+
+    async def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return await self._ways[-1].ask(name, args, kwargs)
+
+
+class RedisWay:
+    """One process's connections to it."""
+
+    def __init__(self, server: OneRedis, near: RedisNearTier) -> None:
+        self._server, self.near = server, near
+
+    async def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._server.away:
+            raise NearUnavailable("the near tier does not answer")
+        answer = await getattr(self.near, name)(*args, **kwargs)
+        if name == "begin":
+            self._server.begun(*args)
+        return answer
+
+
+class ServerFleet(PostgresFleet):
+    """A fleet on both servers; close it in the end."""
+
+    def __init__(self, postgres: PostgresServer, redis: RedisServer, **options: Any) -> None:
+        self._redis, self._stack, self._postgres = redis, AsyncExitStack(), postgres
+        super().__init__("", **options)
+
+    def make_near(self) -> OneRedis:
+        return OneRedis(self._redis, self.partitions)
+
+    async def start(self) -> Process:
+        (self._dsn,) = await self._stack.enter_async_context(self._postgres.database(self.partitions))
+        return await super().start()
+
+    async def open_near(self, clock: Clock) -> RedisWay:
+        assert isinstance(self.shared, OneRedis)
+        return await self.shared.open(clock, due_limit=self._due_limit, line_limit=self._line_limit)
+
+    async def bury(self, member: Member) -> None:
+        await super().bury(member)
+        way = member.way
+        assert isinstance(way, RedisWay)
+        await way.near.close()
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        for member in self.members:
+            await self.bury(member)
+        await self._stack.aclose()
+
+
+def delete_all(redis: RedisServer, installation: str) -> None:
+    """Everything of an installation is gone from a server."""
+    with Redis.from_url(redis.url, protocol=2) as client:
+        names = list(client.scan_iter(match=f"{{{installation}:*", count=1_000))
+        if names:
+            client.delete(*names)
+
 
 class ServerWorld(World):
     """A world over servers; close it in the end."""
@@ -134,10 +227,7 @@ class ServerWorld(World):
 
     async def lose_near(self) -> None:
         """Everything of this installation is gone from Redis, and it is noticed."""
-        with Redis.from_url(self._redis.url, protocol=2) as client:
-            names = list(client.scan_iter(match=f"{{{self._installation}:*", count=1_000))
-            if names:
-                client.delete(*names)
+        delete_all(self._redis, self._installation)
         self.clock.advance(EVERY_MS / 1_000)
         await self.keep()
 
@@ -172,4 +262,19 @@ class LifeOnServers(Life):
         if hasattr(self, "world"):
             assert isinstance(self.world, ServerWorld)
             self.world.fault.clear()
+            await self.world.close()
+
+
+class FleetLifeOnServers(FleetLife):
+    """The machine of a fleet, on `servers`. In which order those answer several at once is not repeatable: that rule is left out."""
+
+    servers: tuple[PostgresServer, RedisServer]
+    at_once = None  # type: ignore[assignment]
+
+    def make_world(self, seed: int) -> World:
+        return ServerFleet(*self.servers, seed=seed, partitions=2, due_limit=6, line_limit=4, page=3)
+
+    async def _close(self) -> None:
+        if hasattr(self, "world"):
+            assert isinstance(self.world, ServerFleet)
             await self.world.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tests.life.disk import Fault
 from tocsin.clock import Clock
@@ -25,6 +25,29 @@ _OF_DUES = ("offer", "drop", "restore")
 _OF_JOBS = ("lease", "unlease", "remove")
 # Calls about partitions, which are asked for first.
 _OF_PARTITIONS = ("take", "next_due", "cuts", "leases_over", "next_lease_end", "figures")
+
+
+class Way(Protocol):
+    """A process's way to the near tier."""
+
+    async def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call."""
+        ...
+
+
+class Server(Way, Protocol):
+    """What tests do to the near tier of all. `away`: it answers nobody."""
+
+    away: bool
+
+    @property
+    def troubled(self) -> bool:
+        """Whether a call may fail now."""
+        ...
+
+    def lose(self) -> None:
+        """Everything is gone: a restart, a failover."""
+        ...
 
 
 class SharedNear:
@@ -114,14 +137,14 @@ class SharedNear:
 class View:
     """One process's way to the shared tier, around whose calls it may die. Where `yielding`, others may call in between."""
 
-    def __init__(self, near: SharedNear, fault: Fault) -> None:
-        self._near, self._fault = near, fault
+    def __init__(self, way: Way, fault: Fault) -> None:
+        self.way, self._fault = way, fault
         self.yielding = False
 
     def __getattr__(self, name: str) -> Any:
         async def asked(*args: Any, **kwargs: Any) -> Any:
             await self._point(f"before near.{name}")
-            answer = await self._near.ask(name, args, kwargs)
+            answer = await self.way.ask(name, args, kwargs)
             await self._point(f"after near.{name}")
             return answer
 

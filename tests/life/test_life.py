@@ -12,7 +12,7 @@ from tests.amount import PROFILE
 from tests.life.fleetlife import FleetLife, FleetLifeOfSchedules
 from tests.life.machine import Life
 from tests.life.schedulelife import LifeOfSchedules, LifeOfSchedulesOnSqlite
-from tests.life.serverworld import LifeOnServers
+from tests.life.serverworld import FleetLifeOnServers, LifeOnServers
 from tests.life.sqliteworld import LifeOnSqlite
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
@@ -49,9 +49,18 @@ TestSchedulesInAFleet = FleetLifeOfSchedules.TestCase
 TestSchedulesInAFleet.settings = settings(LENGTH, max_examples=LENGTH.max_examples * 2 // 3)
 
 
+ON_SERVERS = settings(LENGTH, max_examples=max(LENGTH.max_examples // 6, 4), stateful_step_count=40)
+
+
 def test_life_on_servers(postgres: PostgresServer, redis_server: RedisServer) -> None:
     class Here(LifeOnServers):
         servers = postgres, redis_server
 
-    lives = settings(LENGTH, max_examples=max(LENGTH.max_examples // 6, 4), stateful_step_count=40)
-    run_state_machine_as_test(Here, settings=lives)
+    run_state_machine_as_test(Here, settings=ON_SERVERS)
+
+
+def test_life_in_a_fleet_on_servers(postgres: PostgresServer, redis_server: RedisServer) -> None:
+    class Here(FleetLifeOnServers):
+        servers = postgres, redis_server
+
+    run_state_machine_as_test(Here, settings=ON_SERVERS)
