@@ -193,17 +193,22 @@ class FleetWorld(World):
         own.ahead_ms = error_ms - member.corrected.offset_ms
 
     async def heal(self) -> None:
-        """From now on everything works, everybody runs, and each partition has one owner, who is new to it."""
+        """From now on everything works, everybody runs, and each partition has one owner: a new one, or, as chance has it, the one
+        that it had, which then has to see for itself what was lost."""
         self.shared.away = False
+        stays = self._chance.random() < 0.5
         for member in self.members:
             member.fault.clear()
             member.paused = False
-            member.owns.clear()
             await member.timekeeper.step()
             self.drift(member, 0)
         self.turn_to(0)
         for partition in range(self.partitions):
-            self.give(partition, self._chance.randrange(NODES))
+            owners = [member for member in self.members if partition in member.owns]
+            if not stays or len(owners) != 1:
+                self.give(partition, self._chance.randrange(NODES))
+        for member in self.members:
+            member.learn()
 
     async def open_for(self, clock: Clock, fault: Fault) -> Store:
         """The store as a process with that clock finds it."""
