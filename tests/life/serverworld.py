@@ -67,6 +67,9 @@ class GuardedStore:
     async def now_ms(self) -> int:
         return await self._store.now_ms()
 
+    async def oldest_snapshot_s(self) -> float | None:
+        return await self._store.oldest_snapshot_s()
+
     async def close(self) -> None:
         await self._store.close()
 
@@ -76,7 +79,7 @@ class Timed:
 
     def __init__(self, store: Store, server: Clock) -> None:
         self.jobs, self.schedules, self.settings = store.jobs, store.schedules, store.settings
-        self.ping, self.close = store.ping, store.close
+        self.ping, self.close, self.oldest_snapshot_s = store.ping, store.close, store.oldest_snapshot_s
         self._server = server
 
     async def now_ms(self) -> int:
