@@ -13,10 +13,12 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,8 @@ QUEUE = "q"
 PARTITIONS = 16
 # After the last renewal ten seconds, and what a plan, a claim and the statements take: the promise of DESIGN §1.
 TAKEN_OVER_S = 15.0
+# Loads on one fleet have keys of their own.
+_LOADS = count()
 LEFT_OVER = ("SCHEDULED", "QUEUED", "RUNNING", "RETRYING", "CANCEL_REQUESTED")
 
 
@@ -98,10 +102,16 @@ class Fleet:
 
     def node(self, name: str, *, direct: dict[str, int] | None = None, **environ: str) -> Program:
         """Start a node and wait until it runs; its partitions come later, see `owned`."""
-        program = self._start(name, "node", environ, direct)
-        program.says("Tocsin is ready: node")
-        self.nodes[name] = program
+        (program,) = self.start_nodes(name, direct=direct, **environ)
         return program
+
+    def start_nodes(self, *names: str, direct: dict[str, int] | None = None, **environ: str) -> list[Program]:
+        """Start nodes at once and wait until they run."""
+        programs = [self._start(name, "node", environ, direct) for name in names]
+        for name, program in zip(names, programs, strict=True):
+            program.says("Tocsin is ready: node")
+            self.nodes[name] = program
+        return programs
 
     def worker(self, journal: Journal, *options: str, queue: str = QUEUE, api: int = 0) -> Program:
         """Start a worker process on one of the APIs."""
@@ -114,8 +124,16 @@ class Fleet:
 
     def get(self, path: str, api: int = 0) -> Any:
         """A list of the API, as it answers."""
-        done = self._tocsin_json("admin", path, "--json", TOCSIN_URL=self.apis[api].url, TOCSIN_TOKEN=self.token)
-        return done["items"]
+        request = urllib.request.Request(
+            f"{self.apis[api].url}/v1/{path}?limit=200", headers={"Authorization": f"Bearer {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)["items"]
+
+    def admin(self, *arguments: str, api: int = 0) -> str:
+        """What `tocsin admin ARGUMENTS` prints."""
+        reach = {"TOCSIN_URL": self.apis[api].url, "TOCSIN_TOKEN": self.token}
+        return run_tocsin(self.programs.folder, "admin", *arguments, **reach)
 
     def owners(self, api: int = 0) -> dict[int, str | None]:
         """Which node has which partition."""
@@ -148,9 +166,6 @@ class Fleet:
     def _start(self, name: str, roles: str, environ: dict[str, str], direct: dict[str, int] | None = None) -> Program:
         settings = self.settings(**(direct or {})) | {"TOCSIN_ROLES": roles, "TOCSIN_NODE_NAME": name} | environ
         return self.programs.tocsin(name, "serve", **settings)
-
-    def _tocsin_json(self, *arguments: str, **environ: str) -> Any:
-        return json.loads(run_tocsin(self.programs.folder, *arguments, **environ))
 
     def _etcd_port(self) -> int:
         assert self.etcd is not None, "this fleet keeps its leases in PostgreSQL"
@@ -223,6 +238,7 @@ class Load(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._fleet, self._rate, self._ahead_s, self._queue, self._every_s = fleet, rate, ahead_s, queue, every_s
+        self._name = f"{queue}-{next(_LOADS)}"
         self._ending = threading.Event()
         self.accepted: dict[str, float] = {}
         self.outages = 0
@@ -263,7 +279,7 @@ class Load(threading.Thread):
                 "handler": "note",
                 "payload": number,
                 "run_at": rfc3339(round(due * 1000)),
-                "idempotency_key": f"{self._queue}-{number}",
+                "idempotency_key": f"{self._name}-{number}",
             }
             for number in numbers
         ]
@@ -294,19 +310,18 @@ def check_all(fleet: Fleet, accepted: Iterator[str] | dict[str, float], *, api: 
     """After the load has drained: no accepted job is missing, no occurrence fired twice, nothing is RUNNING without a lease that
     lives, and the counters are those of the store."""
     ids = list(accepted)
-    known = {row["job_id"] for row in fleet.query("SELECT job_id FROM finished UNION ALL SELECT job_id FROM jobs")}
+    known = {row["id"] for row in fleet.query("SELECT id FROM finished UNION ALL SELECT id FROM jobs")}
     missing = [job_id for job_id in ids if job_id not in known]
     assert not missing, f"{len(missing)} of {len(ids)} accepted jobs are missing, such as {missing[0]}"
     now_ms = round(time.time() * 1000)
     dead_leases = fleet.query(
-        "SELECT job_id FROM jobs WHERE status = ANY($1::smallint[]) AND lease_until < $2",
+        "SELECT id FROM jobs WHERE status = ANY($1::smallint[]) AND lease_until < $2",
         _numbers(("RUNNING", "CANCEL_REQUESTED")),
         now_ms - 5_000,
     )
     assert not dead_leases, f"{len(dead_leases)} jobs are RUNNING without a live lease"
     twice = fleet.query(
-        "SELECT job_id FROM (SELECT job_id FROM finished UNION ALL SELECT job_id FROM jobs) AS each "
-        "GROUP BY job_id HAVING count(*) > 1"
+        "SELECT id FROM (SELECT id FROM finished UNION ALL SELECT id FROM jobs) AS each GROUP BY id HAVING count(*) > 1"
     )
     assert not twice, f"{len(twice)} jobs stand twice"
     counters_equal_the_store(fleet, api=api)

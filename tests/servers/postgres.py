@@ -173,6 +173,19 @@ class PostgresServer:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def standby(self, name: str) -> PostgresServer:
+        """Another server, running, that holds what this one holds and follows it under this name."""
+        other = PostgresServer(self._settings | {"cluster_name": name})
+        self._run(
+            *("pg_basebackup", "-D", str(other.folder / "data"), "-R", "-c", "fast", "-X", "stream", "--no-sync"),
+            *("-d", f"{self.dsn()}?application_name={name}"),
+        )
+        return other.start()
+
+    def promote(self) -> None:
+        """Make a standby take writes."""
+        self._run("pg_ctl", "promote", "-w", "-D", str(self.folder / "data"))
+
     @asynccontextmanager
     async def database(self, partitions: int = 4, shards: int = 1) -> AsyncIterator[list[str]]:
         """Databases of one empty store, home first: their addresses. They are emptied and used again afterwards, so what is not a
