@@ -49,6 +49,7 @@ async def test_a_server_that_was_restarted_is_found_again(postgres: PostgresServ
 async def test_a_connection_to_a_standby_is_not_used_again(postgres: PostgresServer, yard: Yard) -> None:
     await yard.store.ping()
     (job,) = await yard.made()
+    assert (await yard.jobs.states([job.job_id]))[0] is not None
     await postgres.execute("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
     try:
         # Until every session has read its configuration again; then no new connection finds a writable host either.
@@ -61,6 +62,9 @@ async def test_a_connection_to_a_standby_is_not_used_again(postgres: PostgresSer
             await yard.jobs.fire([due(job)])
         with pytest.raises(StoreUnavailable):
             await yard.store.ping()
+        # What such a server answers to reads is of the past from now on; nobody asks it any more.
+        with pytest.raises(StoreUnavailable):
+            await yard.jobs.states([job.job_id])
     finally:
         async with session(postgres.dsn()) as third:
             await third.execute("SET default_transaction_read_only = off")

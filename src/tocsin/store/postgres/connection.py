@@ -5,8 +5,9 @@ completions, fires, claims), `bulk` (creates, timers, upkeep) and `reads` (lists
 the database's identity when it is made: behind one address there may be another server since.
 
 A connection whose server went away, was shut down, or has become a standby (read-only, after a failover) is closed at once, and
-the next one is made to whatever host of the DSN is writable then (`target_session_attrs`, default read-write). A write whose
-connection broke has an unknown outcome: `StoreUnavailable`, and whoever asked repeats.
+the next one is made to whatever host of the DSN is writable then (`target_session_attrs`, default read-write). With the first
+connection that turns out to be read-only all others of its pools go too: a demoted server still answers reads, of what was. A
+write whose connection broke has an unknown outcome: `StoreUnavailable`, and whoever asked repeats.
 
 `tocsin_pooler=1` in the DSN is for PgBouncer in transaction mode: no prepared statements are kept and no setting is sent at the
 start; each transaction makes its settings for itself.
@@ -52,8 +53,9 @@ _LIMITS = {
 
 # What PostgreSQL says when it cannot do anything at the moment, whatever it is asked (appendix A of its manual).
 _OUTAGE_CLASSES = ("08", "53", "57", "58")
+READ_ONLY = "25006"  # read_only_sql_transaction: a standby, or a primary that is full
 _OUTAGE_STATES = {
-    "25006",  # read_only_sql_transaction: a standby, or a primary that is full
+    READ_ONLY,
     "25P03",  # idle_in_transaction_session_timeout
     "55P03",  # lock_not_available
     "3D000",  # invalid_catalog_name
@@ -157,13 +159,23 @@ class Pool:
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._waiting = 0
+        self._era = 0
         self._closed = False
+        self.on_demotion: Callable[[], None] = self.renew
+
+    def renew(self) -> None:
+        """Use no connection any more that was made until now."""
+        self._era += 1
+        idle, self._idle = self._idle, []
+        for conn in idle:
+            conn.terminate()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection outside a transaction: each statement is one for itself."""
         await self._place()
         try:
+            era = self._era
             conn = await self._take()
             good = False
             try:
@@ -171,12 +183,14 @@ class Pool:
                 good = True
             except Exception as exc:
                 good = not is_outage(exc) or sqlstate(exc) in _STAYS
+                if sqlstate(exc) == READ_ONLY:
+                    self.on_demotion()
                 other = translated(exc, self._address.name)
                 if other is exc:
                     raise
                 raise other from exc
             finally:
-                self._give(conn, good)
+                self._give(conn, good and era == self._era)
         finally:
             self._places.release()
 
@@ -253,7 +267,19 @@ class Pool:
         return other
 
     def _give(self, conn: Connection, good: bool) -> None:
+        if good and _is_demoted(conn):
+            good = False
+            self.on_demotion()
         if good and not self._closed and not conn.is_closed() and not conn.is_in_transaction():
             self._idle.append(conn)
         else:
             conn.terminate()
+
+
+def _is_demoted(conn: Connection) -> bool:
+    """Whether the server has told by itself that it takes no writes any more: it does, behind the answer to the first statement
+    after the change (PostgreSQL 14 and later; a pooler need not pass it on)."""
+    if conn.is_closed():
+        return False
+    told = conn.get_settings()
+    return "on" in (getattr(told, "in_hot_standby", "off"), getattr(told, "default_transaction_read_only", "off"))

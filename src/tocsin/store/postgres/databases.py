@@ -31,8 +31,14 @@ class Database:
         self.urgent = Pool(address, "urgent", URGENT, HASHED, check)
         self.bulk = Pool(address, "bulk", BULK, LOOKED_UP, check)
         self.reads = Pool(address, "reads", READS, READING, check)
+        for pool in (self.urgent, self.bulk, self.reads):
+            pool.on_demotion = self._renew
         self.days = Days(self.bulk)
         self.queues = Queues()
+
+    def _renew(self) -> None:
+        for pool in (self.urgent, self.bulk, self.reads):
+            pool.renew()
 
     async def close(self) -> None:
         """Close all connections."""
