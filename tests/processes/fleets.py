@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -65,6 +66,7 @@ class Fleet:
     etcd: EtcdServer | None
     proxies: dict[str, Proxy] = field(default_factory=dict)
     environ: dict[str, str] = field(default_factory=dict)
+    standby: PostgresServer | None = None
     token: str = ""
     apis: list[Api] = field(default_factory=list)
     nodes: dict[str, Program] = field(default_factory=dict)
@@ -79,8 +81,9 @@ class Fleet:
     def settings(self, **direct: int) -> dict[str, str]:
         """A process's settings; `direct` gives other ports than everybody's, such as those of a proxy of its own."""
         port = {name: direct.get(name, 0) or self.port_of(name) for name in ("postgres", "redis")}
+        hosts = f"127.0.0.1:{port['postgres']}" + (f",127.0.0.1:{self.standby.port}" if self.standby else "")
         settings = {
-            "TOCSIN_STORE": f"postgresql://tocsin@127.0.0.1:{port['postgres']}/tocsin",
+            "TOCSIN_STORE": f"postgresql://tocsin@{hosts}/tocsin?target_session_attrs=read-write",
             "TOCSIN_NEAR": f"redis://127.0.0.1:{port['redis']}/0",
             "TOCSIN_PARTITIONS": str(PARTITIONS),
             "TOCSIN_CANARY": "off",
@@ -149,6 +152,20 @@ class Fleet:
 
         wait_until(shared, f"{', '.join(names)} to share all partitions", within_s)
 
+    def owned(self, *, but: str = "", within_s: float = 60.0) -> None:
+        """Wait until each partition has an owner, and none of them is `but`."""
+
+        def all_owned() -> bool:
+            try:
+                owners = set(self.owners().values())
+            except urllib.error.HTTPError as refused:
+                if refused.code != 503:
+                    raise
+                return False
+            return None not in owners and but not in owners
+
+        wait_until(all_owned, "every partition to have an owner", within_s)
+
     # what must be so
 
     def query(self, statement: str, *values: object) -> list[Any]:
@@ -190,8 +207,11 @@ def run_tocsin(folder: Path, *arguments: str, **environ: str) -> str:
 
 
 @contextmanager
-def fleet(folder: Path, *, etcd: bool = False, proxied: tuple[str, ...] = (), **environ: str) -> Iterator[Fleet]:
-    """Servers with an installation on them and a token, and no process of Tocsin yet."""
+def fleet(
+    folder: Path, *, etcd: bool = False, standby: bool = False, proxied: tuple[str, ...] = (), **environ: str
+) -> Iterator[Fleet]:
+    """Servers with an installation on them and a token, and no process of Tocsin yet. With `standby` PostgreSQL has a synchronous
+    one, and processes know both."""
     with ExitStack() as stack:
         programs = Programs(folder)
         stack.callback(programs.end_all)
@@ -208,7 +228,12 @@ def fleet(folder: Path, *, etcd: bool = False, proxied: tuple[str, ...] = (), **
         made = Fleet(programs, postgres, redis, keeper, environ=environ)
         for server in proxied:
             made.proxies[server] = stack.enter_context(between(made.port_of(server)))
-        asyncio.run(_make_database(postgres))
+        asyncio.run(postgres.execute("CREATE DATABASE tocsin"))
+        if standby:
+            made.standby = postgres.standby("standby")
+            stack.callback(made.standby.remove)
+            waits = "ALTER SYSTEM SET synchronous_standby_names = 'standby'"
+            asyncio.run(postgres.execute(waits, "SELECT pg_reload_conf()"))
         run_tocsin(folder, "migrate", **made.settings())
         (folder / "empty.toml").write_text("")
         on_store = ("--config", str(folder / "empty.toml"))
@@ -217,14 +242,6 @@ def fleet(folder: Path, *, etcd: bool = False, proxied: tuple[str, ...] = (), **
         token = ("admin", "tokens", "create", TENANT, "--name", "test", *scopes, "--json", *on_store)
         made.token = json.loads(run_tocsin(folder, *token, **made.settings()))["token"]
         yield made
-
-
-async def _make_database(postgres: PostgresServer) -> None:
-    conn = await asyncpg.connect(postgres.dsn())
-    try:
-        await conn.execute("CREATE DATABASE tocsin")
-    finally:
-        await conn.close()
 
 
 class Load(threading.Thread):
@@ -306,9 +323,15 @@ def drained(fleet: Fleet, within_s: float = 90.0) -> None:
     wait_until(left, "all jobs to be done", within_s)
 
 
-def check_all(fleet: Fleet, accepted: Iterator[str] | dict[str, float], *, api: int = 0) -> None:
+def check_all(fleet: Fleet, accepted: Iterable[str], *, api: int = 0) -> None:
     """After the load has drained: no accepted job is missing, no occurrence fired twice, nothing is RUNNING without a lease that
     lives, and the counters are those of the store."""
+    check_jobs(fleet, accepted)
+    counters_equal_the_store(fleet, api=api)
+
+
+def check_jobs(fleet: Fleet, accepted: Iterable[str]) -> None:
+    """What is so at once. The counters may take a minute: where tests share a fleet, they are looked at once in the end."""
     ids = list(accepted)
     known = {row["id"] for row in fleet.query("SELECT id FROM finished UNION ALL SELECT id FROM jobs")}
     missing = [job_id for job_id in ids if job_id not in known]
@@ -324,7 +347,6 @@ def check_all(fleet: Fleet, accepted: Iterator[str] | dict[str, float], *, api: 
         "SELECT id FROM (SELECT id FROM finished UNION ALL SELECT id FROM jobs) AS each GROUP BY id HAVING count(*) > 1"
     )
     assert not twice, f"{len(twice)} jobs stand twice"
-    counters_equal_the_store(fleet, api=api)
 
 
 def counters_equal_the_store(fleet: Fleet, *, api: int = 0, within_s: float = 90.0) -> None:
