@@ -180,6 +180,13 @@ class Fleet:
 
         return asyncio.run(ask())
 
+    def doctor(self) -> dict[str, dict[str, str]]:
+        """The finding of `tocsin doctor` for each thing it looks at."""
+        arguments = ("doctor", "--json", "--config", str(self.programs.folder / "empty.toml"))
+        done = ended(self.programs.folder, *arguments, **self.settings())
+        assert done.returncode in (0, 1), done.stderr
+        return {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+
     def _start(self, name: str, roles: str, environ: dict[str, str], direct: dict[str, int] | None = None) -> Program:
         settings = self.settings(**(direct or {})) | {"TOCSIN_ROLES": roles, "TOCSIN_NODE_NAME": name} | environ
         return self.programs.tocsin(name, "serve", **settings)
@@ -190,10 +197,17 @@ class Fleet:
 
 
 def run_tocsin(folder: Path, *arguments: str, **environ: str) -> str:
-    """Run a command to its end; what it wrote."""
+    """Run a command to its end, which must be a good one; what it wrote."""
+    done = ended(folder, *arguments, **environ)
+    assert done.returncode == 0, f"tocsin {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def ended(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever that is."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TOCSIN_")}
     path = os.pathsep.join(os.path.abspath(each) for each in sys.path if each)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "tocsin", *arguments],
         env={**kept, "PYTHONPATH": path, **environ},
         cwd=folder,
@@ -202,8 +216,6 @@ def run_tocsin(folder: Path, *arguments: str, **environ: str) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, f"tocsin {' '.join(arguments)}: {done.stderr}"
-    return done.stdout
 
 
 @contextmanager
