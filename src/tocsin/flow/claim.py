@@ -33,6 +33,7 @@ from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
 from tocsin.store.port import Claimed, Due, JobStore
 from tocsin.store.settings import SettingsStore
+from tocsin.telemetry import log
 
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
@@ -168,17 +169,22 @@ class Claimer:
             await self._near.unpop(wish.request_id)
             raise
         got = [job for job in answers if job is not None]
-        if len(got) < len(answers):
-            await self._count_expired([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
         # The jobs are this worker's now, whatever the near tier says: an answer of 503 would let them wait for their leases' end.
         await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got]))
         await told("claimed", self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got]))
         self._count(got)
+        if len(got) < len(answers):
+            await self._count_expired([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
         return got, _Then.LOOK_AGAIN
 
     async def _count_expired(self, missing: Sequence[Due]) -> None:
-        """What the claim did not give may have expired just now."""
-        states = await self._store.states([due.job_id for due in missing])
+        """What the claim did not give may have expired just now. Where that cannot be looked up it is not counted: an error would
+        let the jobs that were claimed wait for their leases' end."""
+        try:
+            states = await self._store.states([due.job_id for due in missing])
+        except ServerUnavailable as error:
+            log.warning("expired_not_counted", jobs=len(missing), error=str(error), next="the next count sets it right")
+            states = [None] * len(missing)
         for due, job in zip(missing, states, strict=True):
             if job is not None and job.status is Status.SKIPPED:
                 telemetry.SKIPPED.inc()

@@ -1,7 +1,8 @@
 """Connections to one PostgreSQL database: small pools, what they may do, and what their errors mean.
 
-There are three pools for each database, so that what is urgent never waits behind what is not: `urgent` (heartbeats,
-completions, fires, claims), `bulk` (creates, timers, upkeep) and `reads` (lists and states). A connection is checked against
+There are four pools for each database, so that what is urgent never waits behind what is not: `urgent` (heartbeats,
+completions, fires, claims), `bulk` (creates, timers, upkeep), `reads` (states and timers, for the flow) and `lists` (what people
+leaf through, however slowly). A connection is checked against
 the database's identity when it is made: behind one address there may be another server since.
 
 A connection whose server went away, was shut down, or has become a standby (read-only, after a failover) is closed at once, and

@@ -1,4 +1,4 @@
-"""The databases of an installation: one for each shard, each with its three pools, found by partition or by job."""
+"""The databases of an installation: one for each shard, each with its four pools, found by partition or by job."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tocsin.store.postgres.days import Days
 from tocsin.store.postgres.migrate import Identity, check_identity
 from tocsin.store.postgres.queues import Queues
 
-URGENT, BULK, READS = 4, 3, 4  # connections of one process to one database
+URGENT, BULK, READS, LISTS = 4, 3, 3, 2  # connections of one process to one database
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 class Database:
-    """One shard: `urgent` for what a worker or the clock waits for, `bulk` for what may wait a moment, `reads` for looks; and what is
-    known to be in it."""
+    """One shard: `urgent` for what a worker or the clock waits for, `bulk` for what may wait a moment, `reads` for what the flow looks
+    up, `lists` for what people leaf through; and what is known to be in it."""
 
     def __init__(self, address: Address, identity: Identity) -> None:
         async def check(conn: Connection) -> None:
@@ -31,18 +31,23 @@ class Database:
         self.urgent = Pool(address, "urgent", URGENT, HASHED, check)
         self.bulk = Pool(address, "bulk", BULK, LOOKED_UP, check)
         self.reads = Pool(address, "reads", READS, READING, check)
-        for pool in (self.urgent, self.bulk, self.reads):
+        self.lists = Pool(address, "lists", LISTS, READING, check)
+        for pool in self._pools:
             pool.on_demotion = self._renew
         self.days = Days(self.bulk)
         self.queues = Queues()
 
+    @property
+    def _pools(self) -> tuple[Pool, ...]:
+        return self.urgent, self.bulk, self.reads, self.lists
+
     def _renew(self) -> None:
-        for pool in (self.urgent, self.bulk, self.reads):
+        for pool in self._pools:
             pool.renew()
 
     async def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(self.urgent.close(), self.bulk.close(), self.reads.close())
+        await asyncio.gather(*(pool.close() for pool in self._pools))
 
 
 @dataclass(slots=True)

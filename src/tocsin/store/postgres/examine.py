@@ -16,7 +16,7 @@ import asyncpg
 
 from tocsin.clock import Clock
 from tocsin.store.postgres.connection import Address, Connection, connect, is_outage, translated
-from tocsin.store.postgres.databases import BULK, READS, URGENT
+from tocsin.store.postgres.databases import BULK, LISTS, READS, URGENT
 from tocsin.store.postgres.findings import (
     Contents,
     Finding,
@@ -70,7 +70,7 @@ async def examine(dsn: str, clock: Clock) -> Examination:
     try:
         server = await _looked("server", findings, conn, _server)
         if server is not None:
-            findings += of_server(server, address.name, URGENT + BULK + READS)
+            findings += of_server(server, address.name, URGENT + BULK + READS + LISTS)
         offset = await _looked("store clock", findings, conn, lambda each: _offset(each, clock))
         if offset is not None:
             findings.append(of_clock(offset))

@@ -65,7 +65,7 @@ async def list_jobs(
 
 
 async def _queues(databases: Databases, tenant: str) -> list[str]:
-    found = await databases.each(lambda database: database.reads.fetch(_QUEUES, tenant))
+    found = await databases.each(lambda database: database.lists.fetch(_QUEUES, tenant))
     return sorted({row[0] for rows in found for row in rows})
 
 
@@ -76,11 +76,11 @@ async def _ids(
     if wanted.schedule_id is not None:
         number = number_of(wanted.schedule_id)
         asked = [
-            database.reads.fetch(_OF_SCHEDULE, number, below, page) for database in _of_schedule(databases, wanted)
+            database.lists.fetch(_OF_SCHEDULE, number, below, page) for database in _of_schedule(databases, wanted)
         ]
         pages = await gathered(asked)
         return sorted((row[0] for rows in pages for row in rows), reverse=True)[:page]
-    pages = await databases.each(lambda database: database.reads.fetch(_IDS, wanted.tenant, queues, below, least, page))
+    pages = await databases.each(lambda database: database.lists.fetch(_IDS, wanted.tenant, queues, below, least, page))
     return sorted((row[0] for rows in pages for row in rows), reverse=True)[:page]
 
 
@@ -129,7 +129,7 @@ async def count_dead(databases: Databases, unreadable: Unreadable, wanted: DeadF
     if wanted.tag is not None:
         return len([job async for job in _dead(databases, unreadable, wanted, None, _CHUNK)])
     values = _dead_values(wanted, None)
-    return sum(int(rows[0][0]) for rows in await databases.each(lambda one: one.reads.fetch(_COUNT_DEAD, *values)))
+    return sum(int(rows[0][0]) for rows in await databases.each(lambda one: one.lists.fetch(_COUNT_DEAD, *values)))
 
 
 async def _dead(
@@ -150,7 +150,7 @@ async def _dead(
 
 
 async def _dead_page(values: tuple[object, ...], database: Database) -> list[Any]:
-    return await database.reads.fetch(_DEAD, *values)
+    return await database.lists.fetch(_DEAD, *values)
 
 
 def _death(row: Any) -> tuple[int, str]:

@@ -85,7 +85,7 @@ async def attempts(database: Database, job_id: str) -> list[AttemptRecord]:
             response=response,
         )
         for attempt, worker, claimed_at, finished_at, outcome, error, due_at, status_code, response in (
-            await database.reads.fetch(_ATTEMPTS, job_id)
+            await database.lists.fetch(_ATTEMPTS, job_id)
         )
     ]
 

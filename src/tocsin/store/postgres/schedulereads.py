@@ -57,7 +57,7 @@ class ScheduleReads:
         """The newest of a database by ID."""
         statuses = list(codes.SCHEDULE_STATUS) if wanted.status is None else [codes.SCHEDULE_STATUS_CODE[wanted.status]]
         below = _LAST if after is None else after
-        return self._rows(await database.reads.fetch(_OF_TENANT, wanted.tenant, statuses, below, limit))
+        return self._rows(await database.lists.fetch(_OF_TENANT, wanted.tenant, statuses, below, limit))
 
     async def overdue(self, database: Database, partitions: list[int], before: int, limit: int) -> list[ScheduleRow]:
         """Rows of these partitions that should have been looked at, the oldest of each first."""
@@ -79,7 +79,7 @@ class ScheduleReads:
     ) -> list[SkipRow]:
         """A schedule's skips, newest first."""
         found: list[SkipRow] = []
-        for row in await database.reads.fetch(_SKIPS, number_of(schedule_id), *(after or (_INFINITY, _LAST)), limit):
+        for row in await database.lists.fetch(_SKIPS, number_of(schedule_id), *(after or (_INFINITY, _LAST)), limit):
             try:
                 found.append(_skip(schedule_id, row))
             except DAMAGE as exc:
