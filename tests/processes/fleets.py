@@ -213,7 +213,7 @@ def ended(folder: Path, *arguments: str, **environ: str) -> subprocess.Completed
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 

@@ -25,6 +25,7 @@ from tocsin.sdk.answers import Job
 pytestmark = pytest.mark.timeout(300)
 
 RATE = 50
+MANY = ("--concurrency", "200", "--prefetch", "400")
 SERVERS = ("etcd", "postgres", "redis")
 # A node trusts its session for 5 s without an answer; after 10 s the session is over.
 DARK_S = 12.0
@@ -44,7 +45,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         made.start_nodes("one")
         made.node("two", direct={server: proxy.port for server, proxy in own.items()})
         made.owned()
-        made.worker(Journal(made.programs.folder / "journal")).says("takes jobs from")
+        made.worker(Journal(made.programs.folder / "journal"), *MANY).says("takes jobs from")
         yield made
         check_all(made, [])
 

@@ -7,13 +7,18 @@ What its counters show is compared with the store once, in the end, since that t
 from __future__ import annotations
 
 import asyncio
+import re
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
+import asyncpg
 import pytest
 
+import tocsin
+from tests.amount import LONG
 from tests.processes.fleets import QUEUE, Fleet, Load, check_all, check_jobs, drained, fleet
 from tests.processes.journal import Journal
 from tests.processes.waiting import succeeded, wait_until
@@ -27,7 +32,12 @@ RATE = 100
 OUTAGE_S = 8.0
 # PostgreSQL is there again: what remains is a retry's pause and, on a crowded machine, patience.
 RECOVERS_WITHIN_S = 15.0
+# Seconds of load behind the back of an open transaction.
+CHURN = 30 if LONG else 4
+# More than there are connections for lists.
+LOOKERS = 8
 KEPT, DOOMED = "kept", "doomed"
+MANY = ("--concurrency", "200", "--prefetch", "400")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +49,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         with made.client() as client:
             client.queues.put(KEPT, lease_s=LEASE_S)
             client.queues.put(DOOMED, lease_s=LEASE_S)
-        made.worker(journal_of(made), "-q", KEPT).says("takes jobs from")
+        made.worker(journal_of(made), "-q", KEPT, *MANY).says("takes jobs from")
         yield made
         check_all(made, [])
 
@@ -105,11 +115,96 @@ def test_after_a_failover_writes_and_reads_go_to_the_new_primary_and_nobody_is_r
         new.promote()
         shared.postgres = new
         assert accepts_again(under) < RECOVERS_WITHIN_S
-        for _ in range(20):  # as many as there are connections for reads, and more
+        for _ in range(20):  # more than there are connections for reads
             job = client.jobs.create(queue=QUEUE, handler="note")
             assert client.jobs.get(job.job_id).job_id == job.job_id
         wait_until(partial(succeeded, client, job), "a new job to run", RECOVERS_WITHIN_S)
         wait_until(lambda: not connections_of_ours(old), "the last connection to the old primary to end", 30)
+
+
+def test_while_all_connections_for_lists_hang_heartbeats_fires_and_completions_go_on(shared, tmp_path):
+    with shared.client() as client, load(shared) as under:
+        kept = client.jobs.create(queue=KEPT, handler="hold", payload={"until": str(tmp_path / "release")})
+        wait_until(lambda: journal_of(shared).entries(job_id=kept.job_id), "the long job to run")
+        stuck = threading.Event()
+        lookers = [Looker(shared, stuck) for _ in range(LOOKERS)]
+        # What every list over all queues reads first, and nothing else while no queue is new.
+        with locked(shared.postgres, "queue_names"):
+            for looker in lookers:
+                looker.start()
+            began_at, before, done = time.monotonic(), len(under.accepted), finished(shared)
+            wait_until(lambda: time.monotonic() - began_at > OUTAGE_S, "the lease to be over twice", OUTAGE_S + 5)
+            assert finished(shared) > done
+            assert len(under.accepted) > before
+            stuck.set()
+        for looker in lookers:
+            looker.join(30)
+        assert not any(looker.answered for looker in lookers), "their reads were to hang"
+        (tmp_path / "release").touch()
+        kept = wait_until(partial(succeeded, client, kept), "the long job's success", 60)
+        assert (kept.attempt, kept.tries) == (1, 1)
+    assert under.outages == 0
+
+
+def test_claims_go_on_while_an_old_snapshot_is_held_and_doctor_points_at_it(shared):
+    with load(shared) as under, asyncio.Runner() as runner:
+        conn = runner.run(asyncpg.connect(shared.postgres.dsn("tocsin")))
+        try:
+            runner.run(conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ"))
+            runner.run(conn.fetch("SELECT count(*) FROM jobs"))
+            before, done = len(under.accepted), finished(shared)
+            wait_until(lambda: len(under.accepted) > before + CHURN * RATE, "some churn", 60)
+            wait_until(lambda: finished(shared) > done + CHURN * RATE, "it to be done", 60)
+            said = re.search(r"the oldest is (\d+) s old", shared.doctor()["open transactions"]["found"])
+            assert said is not None
+            assert int(said[1]) >= CHURN - 1
+        finally:
+            runner.run(conn.close())
+
+
+def test_payloads_of_any_size_and_a_full_batch_are_accepted_and_run(shared):
+    texts = ["x" * (size - 2) for size in (2, 7_900, 8_100, 65_536)]  # with its quotes each is of that size
+    with shared.client() as client:
+        jobs = [client.jobs.create(queue=QUEUE, handler="note", payload=payload) for payload in (1, *texts)]
+        results = client.jobs.create_batch([{"queue": QUEUE, "handler": "note"}] * 5_000)
+        ids = [result.job_id for result in results if result.job_id is not None]
+        assert len(ids) == 5_000
+        drained(shared)
+        check_jobs(shared, [*ids, *(job.job_id for job in jobs)])
+        entries = [journal_of(shared).entries(job_id=job.job_id) for job in jobs]
+        assert [[entry.payload for entry in each] for each in entries] == [[1], *([text] for text in texts)]
+
+
+class Looker(threading.Thread):
+    """Lists jobs again and again until `ending`; counts the answers that came."""
+
+    def __init__(self, shared: Fleet, ending: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._shared, self._ending = shared, ending
+        self.answered = 0
+
+    def run(self) -> None:
+        with self._shared.client() as client:
+            while not self._ending.is_set():
+                with suppress(tocsin.ServerUnavailable):
+                    next(iter(client.jobs.list()), None)
+                    self.answered += not self._ending.is_set()
+
+
+@contextmanager
+def locked(server: PostgresServer, table: str) -> Iterator[None]:
+    """Nobody else can read the table meanwhile."""
+    with asyncio.Runner() as runner:
+        conn = runner.run(asyncpg.connect(server.dsn("tocsin")))
+        runner.run(conn.execute(f"BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"))
+        try:
+            yield
+        finally:
+            runner.run(conn.close())
+
+
+def finished(shared: Fleet) -> int:
+    return int(shared.query("SELECT count(*) AS n FROM finished")[0]["n"])
 
 
 def connections_of_ours(server: PostgresServer) -> list[str]:
