@@ -12,6 +12,7 @@ from tests.redis.conftest import Open
 from tests.redis.keys import client, keys
 from tests.servers.redis import RedisServer
 from tocsin.errors import NearUnavailable
+from tocsin.near.redis import epoch
 from tocsin.near.redis.connection import Connection
 from tocsin.near.redis.epoch import Epoch
 from tocsin.near.redis.keys import Keys, alive_key, epoch_of
@@ -92,7 +93,8 @@ async def test_a_server_that_started_from_an_older_dump_begins_anew(own_server: 
     assert await lost(world, second) != first
 
 
-async def test_evictions_begin_a_new_epoch(own_server: Start, opens: Open) -> None:
+async def test_evictions_begin_a_new_epoch(own_server: Start, opens: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(epoch, "BETWEEN_EVICTIONS_US", 0)
     server = own_server(maxmemory="3mb", maxmemory_policy="allkeys-lru")
     world = await opens(server)
     before = await world.near.generation()
@@ -103,6 +105,23 @@ async def test_evictions_begin_a_new_epoch(own_server: Start, opens: Open) -> No
         for at in range(100):
             redis.delete(f"filler {at}")
     await lost(world, before)
+
+
+@pytest.mark.parametrize(
+    ("servers", "age_s", "other"),
+    [
+        ("run_id=a evicted_keys=0", 0, False),
+        ("run_id=a evicted_keys=7", 9.9, False),
+        ("run_id=a evicted_keys=7", 10, True),
+        ("run_id=b evicted_keys=0", 0, True),
+        ("run_id=b evicted_keys=7", 0, True),
+    ],
+)
+def test_evictions_alone_begin_an_epoch_every_ten_seconds_at_most(servers: str, age_s: float, other: bool) -> None:
+    """A server that evicts all the time (F-52) would else begin one all the time, and nothing would ever be fired."""
+    began_us = 1_796_098_743_403_378
+    found = epoch._Found(str(began_us), "run_id=a evicted_keys=0", open=True, swept=True)
+    assert epoch._other(found, servers, began_us + round(age_s * 1_000_000)) is other
 
 
 @pytest.mark.parametrize("tag", ["{acme:p1}", "{acme:q5}"])
@@ -182,12 +201,12 @@ async def test_a_process_in_which_an_epoch_ends_serves_nothing_of_it(own_server:
 
 async def test_a_tag_that_is_begun_while_an_answer_is_on_its_way_is_no_loss(shared: World) -> None:
     """A pass over all partitions, a start's begin of some in between: the pass finds them closed, and that is no reason to begin anew."""
-    epoch = shared.near._epoch  # type: ignore[attr-defined]
-    before, mark = await shared.near.generation(), epoch.mark()
+    known = shared.near._epoch  # type: ignore[attr-defined]
+    before, mark = await shared.near.generation(), known.mark()
     await shared.near.begin([0])
-    tag = epoch._keys.partition_tags[0]
-    epoch._begun[tag] = epoch.mark()  # begun just now, and not in a test before
-    epoch.doubt([tag], mark)
+    tag = known._keys.partition_tags[0]
+    known._begun[tag] = known.mark()  # begun just now, and not in a test before
+    known.doubt([tag], mark)
     assert await shared.near.generation() == before
-    epoch.doubt([tag], epoch.mark())
+    known.doubt([tag], known.mark())
     assert await shared.near.generation() != before

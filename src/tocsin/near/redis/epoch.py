@@ -1,7 +1,8 @@
 """The epoch: the name of what Redis holds. A new one begins empty whenever something may have been lost.
 
     lost?  the epoch's key is missing (an empty server), or the servers' run or replication IDs are others than at its
-           beginning (a restart from whatever dump, a failover), or keys were evicted, or a tag that was alive is not
+           beginning (a restart from whatever dump, a failover), or keys were evicted (looked at every ten seconds), or a tag
+           that was alive is not
     then   1. a new name, by compare-and-set: one process wins, all go on with its name
            2. the tags of the old epoch die, so that whoever writes with the old name from now on is refused
            3. the line tags come alive in the new epoch, and it is marked open
@@ -17,6 +18,7 @@ what is newer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,8 @@ from tocsin.near.redis.keys import Keys, alive_key, epoch_of
 from tocsin.near.redis.scripts import Script, run_scripts
 
 SWEEP = 1_000
+BETWEEN_EVICTIONS_US = 10_000_000
+_EVICTED = re.compile(r"evicted_keys=\d+")
 _BEGIN, _MARK = Script("epoch_begin"), Script("epoch_mark")
 _TAG_BEGIN, _TAG_END = Script("tag_begin"), Script("tag_end")
 
@@ -93,8 +97,9 @@ class Epoch:
         """Begin a new epoch if anything may have been lost; the name of the one that is. Also removes a few old keys."""
         found = await self._found()
         # Asked for after the epoch, so that what is older than a new epoch never ends that.
-        servers = _servers(await self._connection.on_every_server("INFO", "server", "replication", "stats"))
-        if not found.name or found.servers != servers or (found.open and found.name == self._doubtful):
+        infos = await self._connection.on_every_server("INFO", "server", "replication", "stats")
+        servers = _servers(infos)
+        if not found.name or _other(found, servers, _now_us(infos)) or (found.open and found.name == self._doubtful):
             found = _found(await self._ask(_BEGIN, found.name, servers))
         if not found.open:
             await self._open(found.name)
@@ -164,6 +169,20 @@ class Epoch:
 def _found(answer: Sequence[str | None]) -> _Found:
     name, servers, is_open, swept = answer
     return _Found(name or "", servers or "", is_open == "1", swept == "1")
+
+
+def _other(found: _Found, servers: str, now_us: int) -> bool:
+    """Whether the servers are not what they were when the epoch began. A server that evicts all the time shall not begin an epoch all the
+    time, in which nothing would ever be fired: what evictions alone have taken is rebuilt every ten seconds."""
+    if found.servers == servers:
+        return False
+    evictions_alone = _EVICTED.sub("", found.servers) == _EVICTED.sub("", servers)
+    return not evictions_alone or now_us - int(found.name) >= BETWEEN_EVICTIONS_US
+
+
+def _now_us(infos: Sequence[Any]) -> int:
+    """The servers' clock, by which epochs are named."""
+    return max(int(_fields(info).get("server_time_usec", 0)) for info in infos)
 
 
 def _servers(infos: Sequence[Any]) -> str:
