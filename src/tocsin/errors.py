@@ -5,6 +5,7 @@
     │   └── ConfigError            a setting, or two settings that contradict each other
     ├── Refused                    the request was understood and declined (carries the problem of API.md)
     ├── ServerUnavailable          the server's: nothing is known to have happened, try again
+    │   ├── Unreachable            no connection to the server came about, or no answer came
     │   ├── StoreUnavailable       the store cannot write now (disk full, connection lost, shutting down)
     │   ├── NearUnavailable        the near tier (Redis) cannot answer now
     │   ├── LeasesUnavailable      what keeps the leases (PostgreSQL or etcd) cannot answer now
@@ -61,9 +62,17 @@ class Refused(TocsinError):
 
 
 class ServerUnavailable(TocsinError):
-    """Nothing is known to have happened; the same request may be repeated."""
+    """Nothing is known to have happened; the same request may be repeated.
+
+    The message is for operators and may name addresses; `told` is what a tenant is told in its place, if it is set.
+    """
 
     retry_after_s: float = 1.0
+    told: str = ""
+
+
+class Unreachable(ServerUnavailable):
+    """No connection to the server came about, or no answer came; the message names the address."""
 
 
 class StoreUnavailable(ServerUnavailable):
@@ -72,6 +81,8 @@ class StoreUnavailable(ServerUnavailable):
 
 class NearUnavailable(ServerUnavailable):
     """The near tier cannot answer at the moment, or has just lost what it held; nothing is lost that the store does not know."""
+
+    told = "jobs cannot be handed out at the moment; those that you hold stay yours, ask again"
 
 
 class LeasesUnavailable(ServerUnavailable):

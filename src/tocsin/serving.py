@@ -80,7 +80,7 @@ def serve(
         if settings.roles == {"executor"}
         else _serve(settings, clock, dev, on_ready)
     )
-    uvicorn_loop = uvicorn.Config(app="", loop="auto").get_loop_factory()
+    uvicorn_loop = uvicorn.Config(app="", loop="auto", log_config=None).get_loop_factory()
     with asyncio.Runner(loop_factory=uvicorn_loop) as runner:
         runner.run(main)
 

@@ -123,7 +123,7 @@ def not_yours(why: NotYours) -> Refused:
 def unavailable(why: ServerUnavailable) -> Refused:
     """The refusal that says: nothing is known to have happened, repeat the request."""
     kind, title = ("overloaded", "Overloaded") if isinstance(why, Overloaded) else ("unavailable", "Unavailable")
-    return Refused(503, kind, title, str(why) or "repeat the request", retry_after_s=why.retry_after_s)
+    return Refused(503, kind, title, why.told or str(why) or "repeat the request", retry_after_s=why.retry_after_s)
 
 
 def internal() -> Refused:

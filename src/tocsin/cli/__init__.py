@@ -18,7 +18,7 @@ import typer
 import tocsin
 from tocsin.cli import admin, bench, dead, dev, doctor, jobs, migrate, move, queues, reach, schedules, serve, worker
 from tocsin.cli.refusals import refusal
-from tocsin.errors import Refused, ServerUnavailable, TocsinError, UsageError
+from tocsin.errors import Refused, TocsinError, Unreachable, UsageError
 
 __all__ = ["main"]
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(str(error), WRONG_USE)
     except Refused as error:
         return _say(refusal(error, args), FAILED)
-    except ServerUnavailable as error:
+    except Unreachable as error:
         return _say(f"{error}; is it running? TOCSIN_URL names the server, tocsin dev starts one here", FAILED)
     except TocsinError as error:
         return _say(str(error), FAILED)

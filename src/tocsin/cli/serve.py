@@ -84,9 +84,12 @@ def _trouble(error: OSError, settings: Settings) -> str:
         return f"host {settings.host} is no address of this machine: {error.strerror}; change host"
     match error.errno:
         case errno.EADDRINUSE:
+            address = (error.strerror or "").rpartition(": ")[
+                2
+            ] or here  # of the API or of the metrics, as `serving` says
             return (
-                f"{here} is in use by another process; stop that one, or choose another port (--port for dev, TOCSIN_PORT "
-                "for both)"
+                f"{address} is in use by another process; stop that one, or choose another port: the settings port and "
+                "metrics_port (TOCSIN_PORT, TOCSIN_METRICS_PORT; tocsin dev --port)"
             )
         case errno.EADDRNOTAVAIL:
             return f"host {settings.host} is no address of this machine; change host"

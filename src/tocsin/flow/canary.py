@@ -77,9 +77,10 @@ class Canary(Alarm):
         now = self._clock.now_ms()
         if now < self._look_at <= now + LOOK_MS:
             return Sung()
-        self._look_at = now + LOOK_MS
         made = await self._make(now)
         back = await self._take_back() if self._out else 0
+        # Not before: a pass that failed is repeated with ever longer waits, as long as none succeeds.
+        self._look_at = now + LOOK_MS
         self._measure()
         return Sung(made, back)
 

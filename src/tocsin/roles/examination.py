@@ -40,15 +40,24 @@ class _Said:
 
 async def examine_fleet(settings: Settings) -> AsyncIterator[Found]:
     """Findings about the databases, the near tier and the leases of these settings."""
-    migrated = False
-    async for finding in _databases(settings):
-        migrated = migrated or (finding.check == "schema" and finding.state == "ok")
-        yield finding
+    databases = [finding async for finding in _databases(settings)]
+    schemas = [finding.state for finding in databases if finding.check == "schema"]
+    # Opening a store migrates it, which is not for a look to do: only where every database is of this program's schema.
+    current = len(schemas) == 1 + len(settings.shards.split()) and set(schemas) == {"ok"}
+    fleet = [finding async for finding in _leases(settings)] if current else []
+    runs = any(finding.check == "nodes" and finding.state != "note" for finding in fleet)
+    for finding in databases:
+        if finding.check == "days ahead" and finding.state == "problem" and runs:
+            found = f"{finding.found} yet"
+            yield _Said(
+                finding.check, "note", found, "look again in a minute: nodes are there, and one of them makes them"
+            )
+        else:
+            yield finding
     async for finding in _near(settings):
         yield finding
-    if migrated:
-        async for finding in _leases(settings):
-            yield finding
+    for finding in fleet:
+        yield finding
 
 
 async def _databases(settings: Settings) -> AsyncIterator[Found]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from tocsin.errors import ServerUnavailable, UsageError
+from tocsin.errors import Unreachable, UsageError
 from tocsin.sdk.transport import DEFAULT_TIMEOUT_S, Answer, Transport, accept
 
 DEFAULT_URL = "http://127.0.0.1:8321"
@@ -75,9 +75,9 @@ class HttpTransport:
             if self._pool is pool:
                 # Its other connections go the same way and are probably as dead: none of them is used again.
                 self._pool = None
-            raise ServerUnavailable(f"no answer of {self.url} within {timeout_s:g} s") from exc
+            raise Unreachable(f"no answer of {self.url} within {timeout_s:g} s") from exc
         except (aiohttp.ClientError, OSError) as exc:
-            raise ServerUnavailable(f"no connection to {self.url}: {exc or type(exc).__name__}") from exc
+            raise Unreachable(f"no connection to {self.url}: {exc or type(exc).__name__}") from exc
         finally:
             pool.users -= 1
             if pool is not self._pool and not pool.users:

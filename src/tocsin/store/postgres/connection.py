@@ -99,7 +99,9 @@ def translated(exc: BaseException, name: str) -> BaseException:
     if is_damage(exc):
         return StoreCorrupt(f"the database {name} is damaged ({exc}); restore the last backup")
     if is_outage(exc):
-        return StoreUnavailable(f"the database {name} cannot be used now ({_said(exc)}); ask again")
+        unavailable = StoreUnavailable(f"the database {name} cannot be used now ({_said(exc)}); ask again")
+        unavailable.told = "the store cannot be used at the moment; nothing was done, ask again"
+        return unavailable
     return exc
 
 

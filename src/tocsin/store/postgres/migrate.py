@@ -204,4 +204,7 @@ def _refused(exc: BaseException, address: Address) -> BaseException:
         return ConfigError(f"the database {address.name} lets us make no tables ({exc}); give this user the right")
     if isinstance(exc, asyncpg.DuplicateTableError | asyncpg.UndefinedColumnError):
         return ConfigError(f"the database {address.name} has another program's tables ({exc}); name an empty one")
-    return translated(exc, address.name)
+    known = translated(exc, address.name)
+    if known is exc and isinstance(exc, asyncpg.PostgresError | asyncpg.InterfaceError | ValueError):
+        return ConfigError(f"the database {address.name} cannot be opened ({exc}); correct its address and its rights")
+    return known
