@@ -70,6 +70,16 @@ async def test_a_session_that_nobody_renews_ends_when_its_time_is_over_and_one_t
     assert not await registry.renew(ONE, Vitals())
 
 
+async def test_a_session_that_is_ended_while_its_renewal_is_under_way_has_ended(registry: EtcdRegistry) -> None:
+    await open_both(registry)
+    # As a node that is told to go does: the renewal's request is out when the session is ended.
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(registry.renew(ONE, Vitals()))
+        tasks.create_task(registry.end(ONE))
+    assert [each.session for each in await registry.members()] == [TWO]
+    assert not await registry.renew(ONE, Vitals())
+
+
 async def test_more_partitions_than_a_transaction_takes_are_claimed_and_released(registry: EtcdRegistry) -> None:
     await open_both(registry)
     assert await registry.assign(ONE, map_of(1), [])

@@ -79,7 +79,8 @@ class EtcdRegistry:
         if not told.succeeded:
             await self.end(session)  # of a session that was revoked halfway the lease may still be there
             return False
-        self._told[session] = vitals if news else self._told[session]
+        if news:
+            self._told[session] = vitals
         return await self._client.keepalive(lease)
 
     async def end(self, session: SessionId) -> None:
