@@ -30,6 +30,7 @@ class Node:
         self.lost: list[int] = []
         self.gained: list[int] = []
         self.paused = self.hung = False
+        self.useful = True
         self.stuck: set[str] = set()  # the stages that make no pass
         self._passed_s = self.clock.elapsed_s()
         self.ownership = Ownership(
@@ -39,6 +40,7 @@ class Node:
             SeededEntropy(number),
             lost=self.lost.extend,
             dispatched_s=lambda: self._passed_s,
+            useful=lambda: self.useful,
         )
         self.own = Owner(self.ownership, self.gained.extend)
         self.coordinate = Coordinator(self.ownership, PARTITIONS, self.own.hurry)

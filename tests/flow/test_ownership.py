@@ -225,6 +225,24 @@ async def test_a_node_whose_dispatcher_hangs_loses_its_partitions_and_joins_anew
     assert shares(nodes) == [2, 3, 3]
 
 
+async def test_a_node_that_hung_because_it_cannot_write_joins_again_only_when_it_can(fleet: Fleet) -> None:
+    nodes = await settled(fleet)
+    hung = nodes[0]
+    hung.hung, hung.useful = True, False
+    await fleet.run(FAILOVER_S + 3)
+    assert hung.owned() == set()
+    # It owns nothing, so its dispatcher finds nothing to do, and passes.
+    hung.hung = False
+    await fleet.run(STABLE_S + 5)
+    assert hung.session is None
+    assert fleet.all_owned()
+    hung.useful = True
+    await fleet.run(1)
+    assert hung.session is not None
+    await fleet.run(STABLE_S + 2)
+    assert shares(nodes) == [2, 3, 3]
+
+
 async def test_a_process_that_was_stopped_owns_nothing_when_it_wakes_and_joins_anew(any_fleet: Fleet) -> None:
     nodes = [await any_fleet.start() for _ in range(3)]
     await any_fleet.run(5)

@@ -17,7 +17,8 @@ stops in order ends its session itself: 2 s and the statements. A node that live
 **Whom to trust**: a session is renewed every 3 s, and only if the dispatcher made a pass in the last 3 s, so that a node that hangs
 loses its partitions to one that does not. `owned` counts from the moment the renewal was *sent*, on the clock that goes on while
 a machine is suspended, and for 5 s, half the time to live: a process that was stopped owns nothing when it wakes, before it has
-asked anybody.
+asked anybody. Whoever has lost a session and owns nothing has a dispatcher that passes again, since it finds nothing to do; so a new
+session begins only when the store takes writes, lest a node that cannot fire be given partitions again and again.
 
 **Two owners at once** can be all the same: one looked at `owned`, was stopped for a minute, and goes on with what it was doing. That
 harms nobody, because owning only says who does the work; what may be done is decided by each write:
@@ -67,7 +68,8 @@ class Ownership:
 
     `lost` is told of partitions that are not ours any more, before they are given back: it stops work on them, without waiting.
     `dispatched_s` says when the dispatcher last made a pass (elapsed seconds), None if it never has; without it (virtual time, a
-    process that dispatches nothing) the session is renewed unconditionally. `offset_ms` is the clock's distance from the store's.
+    process that dispatches nothing) the session is renewed unconditionally. `useful` says whether a new session is of use: not while
+    the store takes no writes. `offset_ms` is the clock's distance from the store's.
     """
 
     def __init__(
@@ -79,11 +81,12 @@ class Ownership:
         *,
         lost: Told,
         dispatched_s: Callable[[], float | None] | None = None,
+        useful: Callable[[], bool] = lambda: True,
         offset_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.registry, self.facts, self.clock = registry, facts, clock
         self._entropy, self._lost = entropy, lost
-        self._dispatched_s, self._offset_ms = dispatched_s, offset_ms
+        self._dispatched_s, self._useful, self._offset_ms = dispatched_s, useful, offset_ms
         self._session: Session | None = None
         self._stopped = False
 
@@ -132,6 +135,10 @@ class Ownership:
             return True
         passed_s = self._dispatched_s()
         return passed_s is not None and self.clock.elapsed_s() - passed_s <= DISPATCHED_WITHIN_S
+
+    def useful(self) -> bool:
+        """Whether a new session would be of use."""
+        return self._useful()
 
     async def open(self) -> None:
         """Begin a session, under a name of its own."""
@@ -200,7 +207,7 @@ class Renewer(Alarm):
             return Renewed()
         if session is not None and await ownership.renew(session):
             return Renewed(renewed=True)
-        if ownership.stopped:
+        if ownership.stopped or not ownership.useful():
             return Renewed()
         await ownership.open()
         return Renewed(opened=True)

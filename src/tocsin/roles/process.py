@@ -190,6 +190,7 @@ class _Maker:
                 entropy,
                 lost=lambda _: self.custodian.ring(),
                 dispatched_s=self._dispatched_s if self.is_node else None,
+                useful=lambda: not self.gap.open,
                 offset_ms=lambda: self.timekeeper.offset_ms if self.timekeeper is not None else None,
             )
         self.leases = leases
@@ -326,7 +327,9 @@ class _Maker:
     def _sessionless(self) -> str | None:
         if self.ownership is None or self.ownership.trusted() is not None:
             return None
-        return "this node has no session: what keeps the leases does not answer, or the dispatcher is stuck"
+        return (
+            "this node has no session: what keeps the leases or the store does not answer, or the dispatcher is stuck"
+        )
 
     def _behind(self) -> str | None:
         behind = len(self.custodian.behind())
