@@ -147,7 +147,12 @@ class Fleet:
         fair = PARTITIONS // len(names)
 
         def shared() -> bool:
-            counts = Counter(self.owners().values())
+            try:
+                counts = Counter(self.owners().values())
+            except urllib.error.HTTPError as refused:
+                if refused.code != 503:
+                    raise
+                return False
             return set(counts) == set(names) and min(counts.values()) >= fair
 
         wait_until(shared, f"{', '.join(names)} to share all partitions", within_s)
@@ -258,15 +263,24 @@ def fleet(
 
 class Load(threading.Thread):
     """Makes `rate` jobs a second, each due a little later, until `stop`; each under a key, repeated until it is accepted.
+    They are for workers, or calls of `url`.
 
     `accepted` are the IDs that were answered with 201 or 200: those that may not be lost. `due_ms` says when each was due.
     """
 
     def __init__(
-        self, fleet: Fleet, rate: int, *, ahead_s: float = 2.0, queue: str = QUEUE, every_s: float = 0.1
+        self,
+        fleet: Fleet,
+        rate: int,
+        *,
+        ahead_s: float = 2.0,
+        queue: str = QUEUE,
+        every_s: float = 0.1,
+        url: str | None = None,
     ) -> None:
         super().__init__(daemon=True)
         self._fleet, self._rate, self._ahead_s, self._queue, self._every_s = fleet, rate, ahead_s, queue, every_s
+        self._url = url
         self._name = f"{queue}-{next(_LOADS)}"
         self._ending = threading.Event()
         self.accepted: dict[str, float] = {}
@@ -305,13 +319,17 @@ class Load(threading.Thread):
         jobs: list[NewJob] = [
             {
                 "queue": self._queue,
-                "handler": "note",
                 "payload": number,
                 "run_at": rfc3339(round(due * 1000)),
                 "idempotency_key": f"{self._name}-{number}",
             }
             for number in numbers
         ]
+        for job in jobs:
+            if self._url is None:
+                job["handler"] = "note"
+            else:
+                job["url"] = self._url
         until = time.monotonic() + 60
         for attempt in range(10_000):
             try:
