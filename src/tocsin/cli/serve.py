@@ -84,9 +84,9 @@ def _trouble(error: OSError, settings: Settings) -> str:
         return f"host {settings.host} is no address of this machine: {error.strerror}; change host"
     match error.errno:
         case errno.EADDRINUSE:
-            address = (error.strerror or "").rpartition(": ")[
-                2
-            ] or here  # of the API or of the metrics, as `serving` says
+            # Of the API or of the metrics, as `serving` says.
+            host, _, port = (error.strerror or "").rpartition(": ")[2].rpartition(":")
+            address = f"{host} port {port}" if host else here
             return (
                 f"{address} is in use by another process; stop that one, or choose another port: the settings port and "
                 "metrics_port (TOCSIN_PORT, TOCSIN_METRICS_PORT; tocsin dev --port)"
