@@ -274,3 +274,11 @@ async def test_a_page_of_which_nothing_can_be_read_does_not_end_the_bucket():
     jobs.read_timers = damaged  # type: ignore[assignment, method-assign]
     await world.advance(121)
     assert (await world.claim_one()).job_id == job_id
+
+
+async def test_a_partition_that_another_process_owns_now_is_not_said_to_be_behind_here(any_world, monkeypatch):
+    await any_world.advance(300)
+    monkeypatch.setattr(any_world.on.leases, "_owned", ())
+    any_world.clock.advance(1200)
+    await any_world.on.recheck.step()
+    assert REGISTRY.get_sample_value("tocsin_floor_age_seconds") == 0

@@ -198,9 +198,9 @@ class Rechecker(Alarm):
             telemetry.RECHECK.labels("below_floor").inc(below)
 
     def _measure(self, last: int) -> None:
-        floors = [state.floor for state in self._partitions.values()]
-        if floors:
-            telemetry.FLOOR_AGE.set(max(last + 1 - min(floors), 0) * BUCKET_MS / 1000)
+        # The floor of what was ours before is moved on by another process.
+        oldest = min((state.floor for _, state in self._furthest_behind()), default=last + 1)
+        telemetry.FLOOR_AGE.set(max(last + 1 - oldest, 0) * BUCKET_MS / 1000)
 
 
 def _sorted(timers: Iterable[TimerRow], now_ms: int) -> _Found:
