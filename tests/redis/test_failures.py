@@ -78,6 +78,26 @@ async def test_what_an_unheard_answer_took_is_due_again_at_once(own_server: Star
     assert await world.take() == dues
 
 
+async def test_what_could_not_be_put_back_is_due_again_with_the_next_pass(
+    own_server: Start, opens: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = await opens(own_server())
+    dues = [world.due(at) for at in range(20)]
+    await world.near.offer(dues)
+    world.clock.advance(1)
+    taken = await world.take(5)
+    assert taken == dues[:5]
+
+    async def away(*_: object) -> None:
+        raise NearUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "run", away)
+        with pytest.raises(NearUnavailable):
+            await world.near.restore(taken)
+    assert await world.take() == dues
+
+
 async def test_a_full_server_refuses_what_adds_and_does_what_frees(own_server: Start, opens: Open) -> None:
     server = own_server(maxmemory_policy="noeviction")
     world = await opens(server)

@@ -118,3 +118,31 @@ async def test_only_bookkeeping_is_left_when_all_is_dropped(shared: World, redis
     await shared.near.restore(rest)
     await shared.take_and_drop()
     await shared.near.unlease([(job_id, attempt) for job_id, attempt, _ in leases])
+
+
+async def test_what_lay_ready_is_due_again_when_the_partitions_are_ours_after_a_moment(
+    two: tuple[World, World],
+) -> None:
+    """The session was not certain for one pass, and certain again before anybody had looked: nobody begins the partitions anew."""
+    api, node = two
+    dues = [api.due(at) for at in range(40)]
+    await api.near.offer(dues)
+    node.clock.advance(1)
+    await node.near.drop(await node.take(4))
+    assert await node.near.take((), node.now, 100) == []
+    assert await node.take() == dues[4:]
+    await node.near.drop(dues)
+
+
+async def test_a_job_that_is_changed_while_it_lies_ready_fires_as_it_is_now(two: tuple[World, World]) -> None:
+    api, node = two
+    dues = [api.due(at) for at in range(40)]
+    await api.near.offer(dues)
+    node.clock.advance(1)
+    await node.near.drop(await node.take(4))
+    lying = max(node.near._taker._basket._versions)  # type: ignore[attr-defined]
+    await api.near.offer([changed := api.due(-60_000, job_id=lying, version=2)])
+    node.clock.advance(1)
+    rest = await node.take(1) + await node.take()
+    assert sorted(rest) == sorted([changed, *(due for due in dues[4:] if due.job_id != lying)])
+    await node.near.drop(rest)

@@ -23,17 +23,21 @@ class Basket:
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
         self._members: tuple[dict[str, list[Due]], ...] = ({}, {})
-        self._jobs: set[str] = set()
+        self._versions: dict[str, int] = {}
         self._behind: tuple[dict[str, dict[int, int]], ...] = ({}, {})
 
     def put(self, partition: int, dues: Sequence[Due]) -> None:
         """Members that have been taken just now, each set's in order of time."""
         changed = set()
         for due in dues:
-            if due[1] in self._jobs:
-                # Its deadline was over while it lay here.
-                continue
-            self._jobs.add(due[1])
+            held = self._versions.get(due[1])
+            if held is not None:
+                if held >= due[2]:
+                    # Its deadline was over while it lay here.
+                    continue
+                # The job was changed while it lay here: what lies here is void.
+                self.discard([due[1]])
+            self._versions[due[1]] = due[2]
             line = due[3]
             self._members[line[2]].setdefault(line[0], []).append(due)
             changed.add((line[2], line[0]))
@@ -73,7 +77,8 @@ class Basket:
         got = members[:end]
         if got:
             del members[:end]
-            self._jobs.difference_update([due[1] for due in got])
+            for due in got:
+                del self._versions[due[1]]
             if not members:
                 del self._members[lane][tenant]
         return got, sources is not None
@@ -93,16 +98,16 @@ class Basket:
 
     def discard(self, job_ids: Iterable[str]) -> list[Due]:
         """Take out what lies here of these jobs."""
-        gone = self._jobs.intersection(job_ids)
+        gone = self._versions.keys() & set(job_ids)
         return self._take_out(lambda due: due[1] in gone) if gone else []
 
-    def forget(self, partitions: Iterable[int]) -> None:
-        """Forget what is of these partitions."""
+    def forget(self, partitions: Iterable[int]) -> list[Due]:
+        """Take out what is of these partitions."""
         gone = frozenset(partitions)
         for lane in range(len(self._behind)):
             for partition in gone:
                 self.learn(partition, lane, {})
-        self._take_out(lambda due: partition_of(due[1], self._partitions) in gone)
+        return self._take_out(lambda due: partition_of(due[1], self._partitions) in gone)
 
     def _take_out(self, which: Callable[[Due], bool]) -> list[Due]:
         out: list[Due] = []
@@ -114,5 +119,6 @@ class Basket:
                 elif here:
                     by_tenant[tenant] = [due for due in members if not which(due)]
                 out += here
-        self._jobs.difference_update([due[1] for due in out])
+        for due in out:
+            del self._versions[due[1]]
         return out

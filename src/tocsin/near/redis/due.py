@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tocsin.errors import NearUnavailable
 from tocsin.model.partition import partition_of
 from tocsin.model.timer import Due, TimerKey
 from tocsin.near.port import Cut
@@ -28,7 +29,7 @@ MOST_PER_CALL = 1_000
 # In one round trip: a server on a busy machine must have done them long before the connection's time-out.
 MOST_OFFERED = 4_000
 _OFFER, _DROP, _RESTORE = Script("due_offer"), Script("due_drop"), Script("due_restore")
-_RETURN, _REMOVE = Script("due_return"), Script("due_remove")
+_REMOVE = Script("due_remove")
 _CUTS, _CUT_MOVE = Script("cuts"), Script("cut_move")
 
 
@@ -64,22 +65,18 @@ class DueSets:
         await self._by_partition(_DROP, ((due[1], (due[1], due[2])) for due in dues))
 
     async def restore(self, dues: Sequence[Due]) -> None:
-        """Put members back that are still taken."""
-        await self._by_partition(_RESTORE, ((due[1], (due[1],)) for due in dues))
+        """Put members back that are still taken; if that cannot be done now, the next pass does it."""
+        try:
+            await self._by_partition(_RESTORE, ((due[1], (due[1],)) for due in dues))
+        except NearUnavailable:
+            self._taker.owe(partition_of(due[1], len(self._tags)) for due in dues)
+            raise
 
     async def remove(self, job_ids: Sequence[str]) -> None:
         """Forget waiting members, also those that this process has taken ahead of their turn."""
         if ahead := self._taker.discard(job_ids):
             await self.drop(ahead)
         await self._by_partition(_REMOVE, ((job_id, (job_id,)) for job_id in job_ids))
-
-    async def return_taken(self, partitions: Sequence[int]) -> None:
-        """What an owner before took of these partitions is due again at once."""
-        left = list(partitions)
-        while left:
-            counts = await self._scripts.run([Call(_RETURN, self._tags[each], (MOST_PER_CALL,)) for each in left])
-            left = [each for each, count in zip(left, counts, strict=True) if count]
-        self._heads.forget(partitions)
 
     async def count(self, partitions: Sequence[int]) -> int:
         """How many members there are, taken ones included."""

@@ -8,7 +8,8 @@ taken. A tenant is served only up to the first time that some partition still ke
 way, the pass asks those partitions again, for more each time.
 
 A crash: what was taken and what lies in the basket comes back when its deadline is over, or at once when the next owner begins
-the partitions.
+the partitions. A process that lives puts it back with its next pass where it could not at once, or has let go of a partition that
+was its own again before anybody began it (a session that was not certain for a moment).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from tocsin.clock import Clock
 from tocsin.errors import NearUnavailable
 from tocsin.model.fairness import QUANTUM, DeficitRing
+from tocsin.model.partition import partition_of
 from tocsin.model.timer import Due
 from tocsin.near.redis.basket import Basket
 from tocsin.near.redis.heads import NEVER, Heads, look
@@ -32,7 +34,8 @@ LISTED = 200
 _TRIPS = 8
 _MOST_DOUBLED = 4
 _AHEAD = 4
-_TAKE = Script("due_take")
+MOST_BACK = 1_000
+_TAKE, _RETURN = Script("due_take"), Script("due_return")
 
 # (lane, tenant): how many to take of that set in each partition that has some.
 Wanted = dict[tuple[int, str], int]
@@ -49,10 +52,15 @@ class Taker:
         self._passed_over = 0
         self._unheard: dict[int, int] = {}
         self._asked: frozenset[int] = frozenset()
+        # Partitions of which something may be taken that is neither in the basket nor in a pass.
+        self._owed: set[int] = set()
 
     async def take(self, partitions: Sequence[int], now_ms: int, most: int) -> list[Due]:
         """Up to `most` members whose time has come; see the port."""
         self._own(partitions)
+        if owed := self._owed.intersection(partitions):
+            self._basket.forget(owed)
+            await self.return_taken(sorted(owed))
         taken: list[Due] = []
         wanted = self._wish(most, most, 0, LANES)
         asked = self._heads.due(partitions, now_ms, at_once=not wanted)
@@ -98,9 +106,22 @@ class Taker:
         """End the wait."""
         self._heads.earlier.set()
 
+    async def return_taken(self, partitions: Sequence[int]) -> None:
+        """Whatever anybody has taken of these partitions is due again at once."""
+        left = list(partitions)
+        while left:
+            counts = await self._scripts.run([Call(_RETURN, self._tags[each], (MOST_BACK,)) for each in left])
+            left = [each for each, count in zip(left, counts, strict=True) if count]
+        self._owed.difference_update(partitions)
+        self._heads.forget(partitions)
+
+    def owe(self, partitions: Iterable[int]) -> None:
+        """What was taken of these partitions could not be put back: the next pass that asks for them does it."""
+        self._owed.update(partitions)
+
     def forget(self, partitions: Iterable[int]) -> None:
         """Keep nothing of these partitions here; what lies in the basket comes back for their next owner."""
-        self._basket.forget(partitions)
+        self.owe(partition_of(due[1], len(self._tags)) for due in self._basket.forget(partitions))
         self._heads.forget(partitions)
 
     def discard(self, job_ids: Sequence[str]) -> list[Due]:
@@ -110,6 +131,7 @@ class Taker:
     def clear(self) -> None:
         """What is here is of an epoch that is over."""
         self._basket = Basket(len(self._tags))
+        self._owed.clear()
         self._unheard.clear()
         self._heads.clear()
 

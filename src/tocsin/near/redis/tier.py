@@ -94,7 +94,7 @@ class RedisNearTier:
 
     async def begin(self, partitions: Sequence[int]) -> None:
         await self._epoch.begin(partitions)
-        await self._due.return_taken(partitions)
+        await self._taker.return_taken(partitions)
 
     # due sets
 
