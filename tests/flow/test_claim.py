@@ -178,3 +178,19 @@ async def test_a_stale_token_beats_nothing(any_world):
     assert await any_world.beat(old.lease_token) is NotYours.SUPERSEDED
     assert await any_world.complete(old.lease_token) is NotYours.SUPERSEDED
     assert await any_world.complete(new.lease_token) is Status.SUCCEEDED
+
+
+async def test_a_claim_that_was_written_and_went_unheard_is_noticed_when_its_lease_ends(world):
+    """The job stood in its line for long, so its next recheck is far; the line gives it out again, and the row says who has it."""
+    await world.pause()
+    job_id = await world.create()
+    await world.advance(1_200)
+    await world.pause(False)
+    world.fault.at("after jobs put", StoreUnavailable("the answer was lost"))
+    with pytest.raises(StoreUnavailable):
+        await world.claim()
+    assert (await world.job(job_id)).status is Status.RUNNING
+    assert await world.claim() == []
+    await world.advance(35)
+    job = await world.claim_one()
+    assert (job.job_id, job.attempt) == (job_id, 2)

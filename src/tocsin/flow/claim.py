@@ -28,7 +28,7 @@ from tocsin.flow.sightings import Sightings
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.flow.tokens import LeaseTokens
-from tocsin.model.job import NULL, Line, Status, idempotency_key
+from tocsin.model.job import HELD, NULL, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
 from tocsin.store.port import Claimed, Due, JobStore
@@ -174,17 +174,21 @@ class Claimer:
         await told("claimed", self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got]))
         self._count(got)
         if len(got) < len(answers):
-            await self._count_expired([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
+            await self._look_at([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
         return got, _Then.LOOK_AGAIN
 
-    async def _count_expired(self, missing: Sequence[Due]) -> None:
-        """What the claim did not give may have expired just now. Where that cannot be looked up it is not counted: an error would
-        let the jobs that were claimed wait for their leases' end."""
+    async def _look_at(self, missing: Sequence[Due]) -> None:
+        """What the claim did not give may have expired just now, or run already: a claim whose answer was lost put it back into its
+        line, or the process died before it told of the lease, and then nobody watches that but the recheck, after up to an hour.
+        Where it cannot be looked up it is not counted: an error would let the jobs that were claimed wait for their leases' end."""
         try:
             states = await self._store.states([due.job_id for due in missing])
         except ServerUnavailable as error:
             log.warning("expired_not_counted", jobs=len(missing), error=str(error), next="the next count sets it right")
             states = [None] * len(missing)
+        held = [(job.job_id, job.attempt, job.lease_until or 0) for job in states if job and job.status in HELD]
+        if held:
+            await told("held", self._near.lease(held))
         for due, job in zip(missing, states, strict=True):
             if job is not None and job.status is Status.SKIPPED:
                 telemetry.SKIPPED.inc()
