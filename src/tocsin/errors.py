@@ -7,6 +7,7 @@
     ├── ServerUnavailable          the server's: nothing is known to have happened, try again
     │   ├── Unreachable            no connection to the server came about, or no answer came
     │   ├── StoreUnavailable       the store cannot write now (disk full, connection lost, shutting down)
+    │   │   └── PartlyUnavailable  some of its databases cannot; the others have done their part
     │   ├── NearUnavailable        the near tier (Redis) cannot answer now
     │   ├── LeasesUnavailable      what keeps the leases (PostgreSQL or etcd) cannot answer now
     │   └── Overloaded             a bounded queue is full
@@ -22,6 +23,9 @@ Losing a race is a value, never an exception.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class TocsinError(Exception):
@@ -77,6 +81,24 @@ class Unreachable(ServerUnavailable):
 
 class StoreUnavailable(ServerUnavailable):
     """The store cannot write at the moment; what was asked has not been done, or will show when it is repeated."""
+
+
+class PartlyUnavailable(StoreUnavailable):
+    """Some databases of a store with several cannot be used at the moment; the others have done their part of what was asked.
+
+    `partitions` are those of the former. `answers` are the latter's, in the order of what was asked, and mean nothing at the places
+    in `unanswered`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        partitions: frozenset[int],
+        answers: Sequence[Any] = (),
+        unanswered: frozenset[int] = frozenset(),
+    ) -> None:
+        super().__init__(message)
+        self.partitions, self.answers, self.unanswered = partitions, answers, unanswered
 
 
 class NearUnavailable(ServerUnavailable):

@@ -18,6 +18,7 @@
 | tocsin_canary_lateness_seconds | histogram | claimed less due of the canaries |
 | tocsin_canary_overdue_seconds | gauge | by how much the oldest canary that has not come back is overdue |
 | tocsin_canaries_lost_total | counter | canaries that never came back |
+| tocsin_partitions_unreachable | gauge | partitions whose database cannot be used now; more than 0 only where there are several |
 | tocsin_floor_age_seconds | gauge | how far the recheck is behind, worst partition |
 | tocsin_reports_refused_total{why} | counter | late, repeated or forged reports of workers |
 | tocsin_schedule_skips_total{reason} | counter | occurrences of schedules that did not run, by reason |
@@ -117,6 +118,7 @@ CANARIES_LOST = Counter("tocsin_canaries_lost", "Canaries that never came back."
 CANARY_LATENESS = BatchHistogram(
     "tocsin_canary_lateness_seconds", "Start less due time of canaries.", "lane", ("precise",)
 )
+UNREACHABLE = Gauge("tocsin_partitions_unreachable", "Partitions whose database cannot be used now.", registry=REGISTRY)
 FLOOR_AGE = Gauge("tocsin_floor_age_seconds", "Age of the oldest bucket not rechecked.", registry=REGISTRY)
 LATENESS = BatchHistogram("tocsin_lateness_seconds", "Start less due time.", "lane", ("precise", "flexible"))
 FIRE_LATENESS = BatchHistogram("tocsin_fire_lateness_seconds", "Fire less due time.", "lane", ("precise", "flexible"))

@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, rfc3339
-from tocsin.errors import ServerUnavailable
+from tocsin.errors import PartlyUnavailable, ServerUnavailable
 from tocsin.flow.ends import Ends
 from tocsin.flow.queues import DEFAULT_LEASE_MS, QueueBook
 from tocsin.flow.sightings import Sightings
@@ -37,6 +37,7 @@ from tocsin.telemetry import log
 
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
+LATER_MS = 5_000
 
 
 class _Then(Enum):
@@ -163,8 +164,12 @@ class Claimer:
             return [job for job in again if job is not None], _Then.ANSWER
         if not popped.dues:
             return [], _Then.WAIT
+        later: frozenset[int] = frozenset()
+        answers: Sequence[Claimed | None]
         try:
             answers = await self._store.claim([due.job_id for due in popped.dues], worker, lease_ms)
+        except PartlyUnavailable as partly:
+            answers, later = partly.answers, partly.unanswered
         except ServerUnavailable:
             await self._near.unpop(wish.request_id)
             raise
@@ -173,8 +178,19 @@ class Claimer:
         await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got]))
         await told("claimed", self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got]))
         self._count(got)
-        if len(got) < len(answers):
-            await self._look_at([due for due, job in zip(popped.dues, answers, strict=True) if job is None])
+        if later:
+            # In line they would be in the way of those behind them, whose database can be used.
+            at = self._clock.now_ms() + LATER_MS
+            await told(
+                "postponed", self._near.offer([popped.dues[place]._replace(due_at=at) for place in sorted(later)])
+            )
+        missing = [
+            due
+            for place, (due, job) in enumerate(zip(popped.dues, answers, strict=True))
+            if job is None and place not in later
+        ]
+        if missing:
+            await self._look_at(missing)
         return got, _Then.LOOK_AGAIN
 
     async def _look_at(self, missing: Sequence[Due]) -> None:

@@ -10,9 +10,11 @@ does not put it into the future; a step forward by more than a gap's length coun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tocsin.clock import Clock
+from tocsin.errors import PartlyUnavailable
 from tocsin.service import Alarm
 from tocsin.store.port import Store
 from tocsin.telemetry import log
@@ -79,17 +81,25 @@ class Pulse(Alarm):
 
     name = "pulse"
 
-    def __init__(self, store: Store, gap: Gap, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, gap: Gap, clock: Clock, saw: Callable[[frozenset[int], str], None] = lambda *_: None
+    ) -> None:
         super().__init__(clock)
-        self._store, self._gap, self._clock = store, gap, clock
+        self._store, self._gap, self._clock, self._saw = store, gap, clock, saw
         self._next_at = 0
 
     async def step(self) -> Pulsed:
-        """Write if it is time; raises StoreUnavailable."""
+        """Write if it is time; raises StoreUnavailable. `saw` is told which partitions' databases could not be written to."""
         now = self._clock.now_ms()
         if now >= self._next_at or self._next_at - now > PULSE_MS:
             self._next_at = now + PULSE_MS
-            await self._store.ping()
+            try:
+                await self._store.ping()
+            except PartlyUnavailable as partly:
+                # No write, as far as gaps go: who works on a job of the lost database cannot report, and is not to blame.
+                self._saw(partly.partitions, str(partly))
+                return Pulsed()
+            self._saw(frozenset(), "")
             self._gap.wrote()
         return Pulsed()
 

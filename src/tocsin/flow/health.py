@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tocsin.clock import Clock
-from tocsin.errors import ServerUnavailable
+from tocsin.errors import PartlyUnavailable, ServerUnavailable
 from tocsin.flow.gap import Gap
 from tocsin.store.port import Store
 
@@ -45,6 +45,10 @@ class Health:
         try:
             await self._store.ping()
             self._gap.wrote()
+        except PartlyUnavailable as partly:
+            # The others' jobs go on; but without the home database, which has the first partitions, nobody's token is known.
+            if 0 in partly.partitions:
+                found.append(f"the store cannot write to its home database: {partly}")
         except ServerUnavailable as error:
             found.append(f"the store cannot write: {error}")
         if self._recovered_s is not None and self._dispatched_s is not None:

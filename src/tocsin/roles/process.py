@@ -51,6 +51,7 @@ from tocsin.flow.park import Parker, Unparker
 from tocsin.flow.present import Presenter
 from tocsin.flow.queues import QueueBook
 from tocsin.flow.quotas import Limits, Quotas
+from tocsin.flow.reach import Reach
 from tocsin.flow.recheck import Rechecker
 from tocsin.flow.reckon import Reckoner
 from tocsin.flow.recover import Recoverer
@@ -194,6 +195,7 @@ class _Maker:
                 offset_ms=lambda: self.timekeeper.offset_ms if self.timekeeper is not None else None,
             )
         self.leases = leases
+        reach = self.reach = Reach(leases)
         self.tally, self.gap, self.ends = Tally(), Gap(clock, inf if self.virtual else GAP_S), Ends(clock)
         self.queues = QueueBook(rows, near, self.tally, clock)
         self.quotas = Quotas(rows, self.tally, clock, Limits(**settings.quotas.as_dict()))
@@ -202,12 +204,12 @@ class _Maker:
         self.agenda = Agenda(schedules, self.quotas, self.tally, zones or pinned_zones(), clock)
         self.mover = Mover(jobs, schedules, near, self.queues, self.parker, self.agenda, self.tally, clock)
         self.follower = Follower(schedules, self.mover, self.agenda, self.ends, clock)
-        self.sweeper = Sweeper(jobs, schedules, self.mover, self.agenda, self.follower, leases, clock)
-        self.loader = Loader(jobs, near, leases, clock)
-        self.unparker = Unparker(jobs, near, leases, self.parker, clock)
-        self.rechecker = Rechecker(jobs, near, leases, self.parker, clock, round(settings.recheck_delay_s * 1000))
+        self.sweeper = Sweeper(jobs, schedules, self.mover, self.agenda, self.follower, reach, clock)
+        self.loader = Loader(jobs, near, reach, clock)
+        self.unparker = Unparker(jobs, near, reach, self.parker, clock)
+        self.rechecker = Rechecker(jobs, near, reach, self.parker, clock, round(settings.recheck_delay_s * 1000))
         self.recoverer = Recoverer(jobs, near, self.parker, self.unparker, self.loader, self.rechecker, clock)
-        self.custodian = Custodian(near, leases, self.recoverer, clock)
+        self.custodian = Custodian(near, reach, self.recoverer, clock)
         self.sightings = Sightings(near, clock)
 
     async def process(self) -> Process:
@@ -268,16 +270,16 @@ class _Maker:
 
     def _stages(self) -> list[Stage]:
         """What moves jobs on. The dispatcher is the first of a node's."""
-        jobs, near, leases, clock = self.store.jobs, self.near, self.leases, self.clock
+        jobs, near, reach, clock = self.store.jobs, self.near, self.reach, self.clock
         if not self.is_node:
             return [self.follower]
         recurer = Recurer(jobs, self.store.schedules, self.mover, self.agenda, clock)
         put = self.tally.take_over if self.registry is None else near.reset_counts
         return [
-            Dispatcher(jobs, near, leases, self.parker, recurer, self.tally, clock),
+            Dispatcher(jobs, near, reach, self.parker, recurer, self.tally, clock),
             self.follower,
             self.loader,
-            Rescuer(jobs, near, leases, self.ender, self.gap, clock),
+            Rescuer(jobs, near, reach, self.ender, self.gap, clock),
             self.unparker,
             self.rechecker,
             self.sweeper,
@@ -288,7 +290,7 @@ class _Maker:
     def _always(self) -> list[Stage]:
         """What looks at the world every few seconds. It would only slow virtual time down, in which nothing happens unasked."""
         store, near, clock = self.store, self.near, self.clock
-        stages: list[Stage] = [Pulse(store, self.gap, clock), Sharer(store.settings, near, clock)]
+        stages: list[Stage] = [Pulse(store, self.gap, clock, self.reach.saw), Sharer(store.settings, near, clock)]
         if self.is_node:
             stages.append(Gauger(store, near, self.leases, clock))
         if self.is_api:
@@ -306,8 +308,8 @@ class _Maker:
     def _canaries(self, claimer: Claimer, completer: Completer, tokens: LeaseTokens) -> list[Stage]:
         if not (self.settings.has_canary and self.is_node):
             return []
-        jobs, near, leases = self.store.jobs, self.near, self.leases
-        return [Canary(jobs, near, leases, claimer, completer, tokens, self.tally, self.clock, self.entropy)]
+        jobs, near, reach = self.store.jobs, self.near, self.reach
+        return [Canary(jobs, near, reach, claimer, completer, tokens, self.tally, self.clock, self.entropy)]
 
     def _health(self) -> Health:
         checks = []

@@ -287,7 +287,8 @@ class JobStore(Protocol):
         ...
 
     async def claim(self, job_ids: Sequence[str], worker: str, lease_ms: int) -> list[Claimed | None]:
-        """QUEUED -> RUNNING, attempt+1, tries+1, lease from now. None: not waiting any more (or expired: SKIPPED and moved)."""
+        """QUEUED -> RUNNING, attempt+1, tries+1, lease from now. None: not waiting any more (or expired: SKIPPED and moved).
+        PartlyUnavailable has the answers of the shards that can be used."""
         ...
 
     async def reclaim(self, jobs: Sequence[tuple[str, int]], worker: str) -> list[Claimed | None]:
@@ -377,7 +378,7 @@ class JobStore(Protocol):
         ...
 
     async def floors(self) -> dict[int, int]:
-        """Per partition the oldest bucket that has not been rechecked (0: never set)."""
+        """Per partition the oldest bucket that has not been rechecked (0: never set); without those of a shard that cannot be used."""
         ...
 
     async def set_floor(self, partition: int, bucket: int) -> None:
@@ -434,7 +435,7 @@ class Store(Protocol):
     def settings(self) -> SettingsStore: ...
 
     async def ping(self) -> None:
-        """Write something durable (on every shard); raises StoreUnavailable."""
+        """Write something durable (on every shard); raises StoreUnavailable, PartlyUnavailable where some shards cannot."""
         ...
 
     async def now_ms(self) -> int:

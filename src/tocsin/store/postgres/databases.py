@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tocsin.errors import PartlyUnavailable, ServerUnavailable
 from tocsin.model.ids import SLICES, is_job_id, slice_of
 from tocsin.store.postgres.connection import HASHED, LOOKED_UP, READING, Address, Connection, Pool
 from tocsin.store.postgres.days import Days
@@ -83,22 +84,52 @@ class Databases:
         otherwise: Answer,
     ) -> list[Answer]:
         """Ask each database for its own items, all at once; the answers in the order of the items. `otherwise` answers for what
-        lives nowhere."""
+        lives nowhere. PartlyUnavailable where one cannot be used while another may be."""
         places: dict[int, list[int]] = {}
         for at, item in enumerate(items):
             database = where(item)
             if database is not None:
                 places.setdefault(database.shard, []).append(at)
         answers = [otherwise] * len(items)
-        told = await gathered([ask(self.all[shard], [items[at] for at in mine]) for shard, mine in places.items()])
-        for mine, part in zip(places.values(), told, strict=True):
+        asked = [ask(self.all[shard], [items[at] for at in mine]) for shard, mine in places.items()]
+        told = await self._told(asked)
+        failed: dict[int, ServerUnavailable] = {}
+        for (shard, mine), part in zip(places.items(), told, strict=True):
+            if isinstance(part, ServerUnavailable):
+                failed[shard] = part
+                continue
             for at, answer in zip(mine, part, strict=True):
                 answers[at] = answer
+        if failed:
+            raise self._partly(failed, answers, frozenset(at for shard in failed for at in places[shard]))
         return answers
 
     async def each(self, ask: Callable[[Database], Coroutine[Any, Any, Answer]]) -> list[Answer]:
-        """Ask all databases at once."""
-        return await gathered([ask(database) for database in self.all])
+        """Ask all databases at once. PartlyUnavailable, with the others' answers, where some of several cannot be used."""
+        told = await self._told([ask(database) for database in self.all])
+        answers = [part for part in told if not isinstance(part, ServerUnavailable)]
+        if failed := {shard: part for shard, part in enumerate(told) if isinstance(part, ServerUnavailable)}:
+            raise self._partly(failed, answers)
+        return answers
+
+    async def _told(self, asked: Sequence[Coroutine[Any, Any, Answer]]) -> list[Answer | ServerUnavailable]:
+        """What these answer, or why they cannot now, unless that is all databases' answer; any other error is raised."""
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        failed = [answer for answer in told if isinstance(answer, BaseException)]
+        for error in failed:
+            if not isinstance(error, ServerUnavailable) or len(failed) == len(self.all):
+                raise error
+        return [
+            answer for answer in told if isinstance(answer, ServerUnavailable) or not isinstance(answer, BaseException)
+        ]
+
+    def _partly(
+        self, failed: dict[int, ServerUnavailable], answers: Sequence[Any], unanswered: frozenset[int] = frozenset()
+    ) -> PartlyUnavailable:
+        """Why these shards did not answer, which partitions are theirs, and what the others answered."""
+        held = [self.all[shard].identity for shard in failed]
+        partitions = frozenset(part for one in held for part in range(one.first, one.last + 1))
+        return PartlyUnavailable("; ".join(map(str, failed.values())), partitions, answers, unanswered)
 
     async def close(self) -> None:
         """Close all connections to all databases."""

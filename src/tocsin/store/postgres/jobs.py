@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from tocsin.clock import Clock
+from tocsin.errors import PartlyUnavailable
 from tocsin.model.job import JobState, Line
 from tocsin.store import port
 from tocsin.store.port import Beaten, Claimed, Created, Due, Fired, Made, NotYours
@@ -75,7 +76,15 @@ class PostgresJobs:
 
     async def claim(self, job_ids: Sequence[str], worker: str, lease_ms: int) -> list[Claimed | None]:
         wanted = [claim.Wanted(job_id, worker, lease_ms) for job_id in job_ids]
-        return [None if row is None else self._claimed(row) for row in await self._write(CLAIM, wanted, None)]
+        try:
+            rows = await self._write(CLAIM, wanted, None)
+        except PartlyUnavailable as partly:
+            partly.answers = self._all_claimed(partly.answers)
+            raise
+        return self._all_claimed(rows)
+
+    def _all_claimed(self, rows: Sequence[Any]) -> list[Claimed | None]:
+        return [None if row is None else self._claimed(row) for row in rows]
 
     def _claimed(self, row: Sequence[Any]) -> Claimed | None:
         try:
@@ -179,8 +188,14 @@ class PostgresJobs:
         await self._write(UNWATCH, timers, None)
 
     async def floors(self) -> dict[int, int]:
-        found = dict.fromkeys(range(self.partitions), 0)
-        for some in await self._databases.each(reads.floors):
+        try:
+            found = dict.fromkeys(range(self.partitions), 0)
+            answers: Sequence[dict[int, int]] = await self._databases.each(reads.floors)
+        except PartlyUnavailable as partly:
+            # Whoever takes over what can be reached needs no more.
+            found = dict.fromkeys((each for each in found if each not in partly.partitions), 0)
+            answers = partly.answers
+        for some in answers:
             found |= some
         return found
 

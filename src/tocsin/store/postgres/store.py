@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tocsin.clock import Clock, Entropy
+from tocsin.errors import StoreUnavailable
 from tocsin.model.partition import check_partitions
 from tocsin.store.postgres.connection import Address
 from tocsin.store.postgres.databases import Database, Databases, gathered
@@ -19,6 +20,7 @@ from tocsin.store.postgres.statements import block
 from tocsin.store.postgres.transfer import PostgresTransfer, found_partitions, refuse_moved
 
 DEFAULT_PARTITIONS = 64
+PING_S = 5.0
 
 _PING = block("identity", "ping")
 _NOW = block("identity", "now")
@@ -45,9 +47,18 @@ class PostgresStore:
         return self.databases.home.identity.installation
 
     async def ping(self) -> None:
-        """Write something durable on every shard; raises StoreUnavailable."""
+        """Write something durable on every shard; raises StoreUnavailable, PartlyUnavailable."""
         now = self._clock.now_ms()
-        await self.databases.each(lambda database: database.urgent.fetch(_PING, now))
+
+        async def write(database: Database) -> None:
+            try:
+                async with asyncio.timeout(PING_S):
+                    await database.urgent.fetch(_PING, now)
+            except TimeoutError as exc:
+                name = database.address.name
+                raise StoreUnavailable(f"the database {name} has not written for {PING_S:g} s; ask again") from exc
+
+        await self.databases.each(write)
 
     async def now_ms(self) -> int:
         """The clock of the home database's server."""
