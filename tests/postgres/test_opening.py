@@ -10,6 +10,7 @@ from tests.servers.postgres import PostgresServer
 from tocsin.clock import ManualClock, SeededEntropy
 from tocsin.errors import ConfigError, StoreCorrupt, StoreTooNew
 from tocsin.store.postgres import PostgresStore, open_store
+from tocsin.store.postgres.connection import Address
 
 
 async def test_a_store_is_alive_and_knows_its_servers_time(store: PostgresStore) -> None:
@@ -98,3 +99,10 @@ async def test_an_address_that_is_none_is_refused(dsn: str, clock: ManualClock) 
 async def test_a_database_that_is_not_there_is_refused(postgres: PostgresServer, clock: ManualClock) -> None:
     with pytest.raises(ConfigError, match="correct its address, or create it"):
         await open_store(postgres.dsn("nowhere"), clock, partitions=PARTITIONS, entropy=SeededEntropy(1))
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:ge/heim@host/db", "postgresql://u:geheim\u2100@host/db"])
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(dsn: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Address.of(dsn)
+    assert "heim" not in str(refused.value)

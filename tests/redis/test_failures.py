@@ -129,7 +129,15 @@ async def test_a_full_server_refuses_what_adds_and_does_what_frees(own_server: S
     assert await world.near.generation() == before
 
 
-@pytest.mark.parametrize("url", ["http://u:geheim@host/0", "redis+cluster://u:geheim@a:1 nonsense://u:geheim@b:2"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://u:geheim@host/0",
+        "redis://u:geheim/1@host/0",
+        "redis+cluster://u:geheim@a:1 nonsense://u:geheim@b:2",
+        "redis+cluster://u:geheim/1@a:1",
+    ],
+)
 def test_an_address_that_cannot_be_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Connection(url)

@@ -181,7 +181,7 @@ def _single(url: str) -> Redis:
         options = _options() | {"socket_timeout": None}
         pool = BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=TIMEOUT_S, **options)
     except ValueError as exc:
-        raise ConfigError(f"near is {_shown(url)}: {exc}; use redis://host:port/db or rediss://…") from exc
+        raise ConfigError(f"near is {_shown(url)}: {_why(exc)}; use redis://host:port/db or rediss://…") from None
     return Redis.from_pool(pool)
 
 
@@ -192,7 +192,7 @@ def _cluster(addresses: list[str]) -> RedisCluster:
         try:
             parsed = dict(parse_url(address))
         except ValueError as exc:
-            raise ConfigError(f"near names {_shown(address)}: {exc}; use redis+cluster://host:port") from exc
+            raise ConfigError(f"near names {_shown(address)}: {_why(exc)}; use redis+cluster://host:port") from None
         nodes.append(ClusterNode(parsed.get("host", "localhost"), parsed.get("port", 6379)))
     secure = addresses[0].startswith("rediss")
     credentials = {name: parsed[name] for name in ("username", "password") if name in parsed}
@@ -202,6 +202,15 @@ def _cluster(addresses: list[str]) -> RedisCluster:
         ssl=secure,
         **_options(),
         **credentials,
+    )
+
+
+def _why(exc: ValueError) -> str:
+    """What is wrong with an address, without quoting it: what stands where a port should may be the beginning of a password."""
+    return (
+        "its port is no number (a / in a password is written %2F)"
+        if str(exc).startswith("Port")
+        else "its scheme is another"
     )
 
 

@@ -123,11 +123,14 @@ class Address:
         try:
             parts = urlsplit(dsn)
             query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        except ValueError as exc:
-            raise ConfigError(f"the address of a PostgreSQL database cannot be read ({exc})") from exc
+        except ValueError:
+            # Nothing of what it says: it quotes the address, password and all.
+            raise ConfigError("the address of a PostgreSQL database cannot be read") from None
         if parts.scheme not in ("postgresql", "postgres"):
             raise ConfigError("the address of a PostgreSQL database begins with postgresql://")
         hosts, database = parts.netloc.rpartition("@")[2], parts.path.lstrip("/")
+        if "@" in database:
+            raise ConfigError("the password in the address of a PostgreSQL database has a / in it: write %2F instead")
         if not (hosts or "host" in query) or not (database or "dbname" in query or "database" in query):
             raise ConfigError(
                 "the address of a PostgreSQL database names a host and a database: postgresql://user@host:5432/database"
