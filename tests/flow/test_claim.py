@@ -194,3 +194,20 @@ async def test_a_claim_that_was_written_and_went_unheard_is_noticed_when_its_lea
     await world.advance(35)
     job = await world.claim_one()
     assert (job.job_id, job.attempt) == (job_id, 2)
+
+
+async def test_a_lease_may_be_told_late_only_where_the_recheck_is_still_to_come(any_world, monkeypatch):
+    """F-01: a process and its worker may die together within that time; what has waited for long is rechecked once an hour."""
+    told = {}
+    lease = any_world.on.near._near.lease
+
+    async def noted(leases, *, rechecked_soon=False):
+        told.update((job_id, rechecked_soon) for job_id, *_ in leases)
+        await lease(leases, rechecked_soon=rechecked_soon)
+
+    monkeypatch.setattr(any_world.on.near._near, "lease", noted)
+    old = await any_world.create()
+    any_world.clock.advance(60)
+    new = await any_world.create()
+    assert len(await any_world.claim(2)) == 2
+    assert told == {old: False, new: True}

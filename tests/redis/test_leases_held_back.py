@@ -25,8 +25,7 @@ class Two:
 
     async def claimed(self) -> str:
         job_id = self.job_id()
-        await self.one.settle("r", [(job_id, 1)])
-        await self.one.lease([(job_id, 1, 1_000)])
+        await self.one.lease([(job_id, 1, 1_000)], rechecked_soon=True)
         return job_id
 
     async def known(self) -> int:

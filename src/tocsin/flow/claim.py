@@ -38,6 +38,7 @@ from tocsin.telemetry import log
 ACTIVE_SIGNING_KEYS = 2
 KEYS_FRESH_S = 5.0
 LATER_MS = 5_000
+RECHECKED_AFTER_MS = 30_000
 
 
 class _Then(Enum):
@@ -174,9 +175,14 @@ class Claimer:
             await self._near.unpop(wish.request_id)
             raise
         got = [job for job in answers if job is not None]
+        # The recheck of a bucket does not begin before its minute has been over for as long as this.
+        rechecked = self._clock.now_ms() - RECHECKED_AFTER_MS
         # The jobs are this worker's now, whatever the near tier says: an answer of 503 would let them wait for their leases' end.
         await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got]))
-        await told("claimed", self._near.lease([(job.job_id, job.attempt, job.lease_until) for job in got]))
+        for soon in (True, False):
+            leases = [(job.job_id, job.attempt, job.lease_until) for job in got if (job.due_at > rechecked) is soon]
+            if leases:
+                await told("claimed", self._near.lease(leases, rechecked_soon=soon))
         self._count(got)
         if later:
             # In line they would be in the way of those behind them, whose database can be used.

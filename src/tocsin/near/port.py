@@ -217,8 +217,9 @@ class NearTier(Protocol):
 
     # leases
 
-    async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
-        """(job, attempt, lease_until ms): remember or renew for rescue."""
+    async def lease(self, leases: Sequence[tuple[str, int, int]], *, rechecked_soon: bool = False) -> None:
+        """(job, attempt, lease_until ms): remember or renew for rescue. `rechecked_soon`: these jobs' timers will be rechecked within
+        two minutes, so that it does no lasting harm to remember them some seconds later and to die before."""
         ...
 
     async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:

@@ -32,7 +32,6 @@ OUTCOME: dict[int, Outcome] = {
 OUTCOME_CODE: dict[Outcome, int] = {outcome: code for code, outcome in OUTCOME.items()}
 
 KIND_CODE: dict[TimerKind, int] = {FIRE: 0, WATCH: 1}
-KIND: dict[int, TimerKind] = {0: FIRE, 1: WATCH}
 
 SCHEDULE_STATUS: dict[int, ScheduleStatus] = {1: "active", 2: "paused", 3: "finished", 4: "broken"}
 SCHEDULE_STATUS_CODE: dict[ScheduleStatus, int] = {status: code for code, status in SCHEDULE_STATUS.items()}

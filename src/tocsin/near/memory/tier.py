@@ -143,7 +143,7 @@ class MemoryNearTier:
 
     # leases: kept on the elapsed clock, so that a step of the wall clock neither ends nor lengthens them
 
-    async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
+    async def lease(self, leases: Sequence[tuple[str, int, int]], *, rechecked_soon: bool = False) -> None:
         offset = self._offset_ms()
         self._leases.put([(job_id, attempt, until - offset) for job_id, attempt, until in leases])
 

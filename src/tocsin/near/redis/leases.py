@@ -5,13 +5,15 @@ rebuilt from the jobs by whoever owns the partition.
 
 Most jobs take less than a second and a lease at least five, so the lease of a job that was claimed by this process a moment ago is
 held back here for up to two seconds: a job that ends meanwhile never costs Redis a word. A process that dies within that time
-leaves its jobs to their workers' heartbeats, which other processes note at once, and where the worker has died too, to the recheck.
+leaves its jobs to their workers' heartbeats, which other processes note at once, and where the worker has died too (it ran on the same
+machine), to the recheck. So only those are held back that fell due a moment ago: their recheck is still to come, within two
+minutes. A job that has waited for long is looked at once an hour.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tocsin import telemetry
 from tocsin.clock import Clock
@@ -36,23 +38,16 @@ class LeaseIndex:
 
     def __init__(self, scripts: Scripts, keys: Keys, clock: Clock) -> None:
         self._scripts, self._tags, self._clock = scripts, keys.partition_tags, clock
-        self._claimed: dict[str, int] = {}  # claimed here just now, no lease of theirs has come yet
         self._held_back: dict[str, tuple[int, int]] = {}
         self._closing = asyncio.Event()
         self._later: asyncio.Task[None] | None = None
 
-    def begun(self, claimed: Iterable[tuple[str, int]]) -> None:
-        """These (job, attempt) were claimed by this process: nobody else knows a lease of theirs yet."""
-        if len(self._claimed) > MOST_HELD_BACK:
-            self._claimed.clear()
-        self._claimed.update(claimed)
-
-    async def put(self, leases: Sequence[tuple[str, int, int]]) -> None:
-        """(job, attempt, end in ms): remember or renew."""
+    async def put(self, leases: Sequence[tuple[str, int, int]], *, hold_back: bool = False) -> None:
+        """(job, attempt, end in ms): remember or renew; with `hold_back` not before two seconds are over."""
         others: list[tuple[str, int, int]] = []
         for job_id, attempt, end in leases:
             held = self._held_back.get(job_id)
-            if self._claimed.pop(job_id, 0) == attempt or (held is not None and held[0] == attempt):
+            if hold_back or (held is not None and held[0] == attempt):
                 self._held_back[job_id] = attempt, end
             elif held is None or held[0] < attempt:
                 others.append((job_id, attempt, end))

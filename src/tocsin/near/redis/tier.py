@@ -140,7 +140,6 @@ class RedisNearTier:
         return await self._ready.pop(wish)
 
     async def settle(self, request_id: str, claimed: Sequence[tuple[str, int]]) -> None:
-        self._leases.begun(claimed)
         await self._ready.hands.settle(request_id, claimed)
 
     async def unpop(self, request_id: str) -> None:
@@ -163,8 +162,8 @@ class RedisNearTier:
 
     # leases
 
-    async def lease(self, leases: Sequence[tuple[str, int, int]]) -> None:
-        await self._leases.put(leases)
+    async def lease(self, leases: Sequence[tuple[str, int, int]], *, rechecked_soon: bool = False) -> None:
+        await self._leases.put(leases, hold_back=rechecked_soon)
 
     async def unlease(self, leases: Sequence[tuple[str, int]]) -> None:
         await self._leases.end(leases)
