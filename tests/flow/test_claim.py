@@ -198,7 +198,7 @@ async def test_a_claim_that_was_written_and_went_unheard_is_noticed_when_its_lea
 
 async def test_a_lease_may_be_told_late_only_where_the_recheck_is_still_to_come(any_world, monkeypatch):
     """F-01: a process and its worker may die together within that time; what has waited for long is rechecked once an hour."""
-    told = {}
+    told: dict[str, bool] = {}
     lease = any_world.on.near._near.lease
 
     async def noted(leases, *, rechecked_soon=False):
