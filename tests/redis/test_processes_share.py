@@ -146,3 +146,23 @@ async def test_a_job_that_is_changed_while_it_lies_ready_fires_as_it_is_now(two:
     rest = await node.take(1) + await node.take()
     assert sorted(rest) == sorted([changed, *(due for due in dues[4:] if due.job_id != lying)])
     await node.near.drop(rest)
+
+
+async def test_who_asks_what_is_due_in_one_partition_takes_nothing_from_the_dispatcher(
+    two: tuple[World, World],
+) -> None:
+    """A list of all partitions asks one after another, in the process that dispatches them."""
+    api, node = two
+    dues = [api.due(at, partition=at % 4) for at in range(40)]
+    await api.near.offer(dues)
+    node.clock.advance(1)
+    taken = await node.take(4)
+    basket = node.near._taker._basket  # type: ignore[attr-defined]
+    lying = dict(basket._versions)
+    assert lying
+    for near in (node.near, api.near):
+        assert [await near.next_due([each]) is not None for each in node.all] == [True] * 4
+    assert basket._versions == lying
+    await node.near.drop(taken)
+    assert await node.take() == dues[4:]
+    await node.near.drop(dues)

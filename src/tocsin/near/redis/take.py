@@ -86,14 +86,22 @@ class Taker:
         return taken
 
     async def next_due(self, partitions: Sequence[int]) -> int | None:
-        """The earliest waiting time, the basket's included."""
-        self._own(partitions)
-        if unsure := self._heads.unsure(partitions):
+        """The earliest waiting time, the basket's included. Asking is no claim to them: who asks for other partitions than passes
+        take of here is answered by a look, and what is known and lies ready stays as it is."""
+        own = frozenset(partitions) == self._asked
+        looked = self._heads.unsure(partitions) if own else list(partitions)
+        first = NEVER
+        if looked:
             sent = self._heads.sending()
-            found = await look(self._scripts, [self._tags[each] for each in unsure])
-            for partition, (head, _) in zip(unsure, found, strict=True):
-                self._heads.learn(partition, head, sent)
-        first = min(self._heads.first_of(partitions), self._basket.first(frozenset(partitions)))
+            found = await look(self._scripts, [self._tags[each] for each in looked])
+            for partition, (head, _) in zip(looked, found, strict=True):
+                if own:
+                    self._heads.learn(partition, head, sent)
+                elif head is not None:
+                    first = min(first, head)
+        if own:
+            first = self._heads.first_of(partitions)
+        first = min(first, self._basket.first(frozenset(partitions)))
         return first if first < NEVER else None
 
     async def wait(self, timeout_s: float) -> None:
