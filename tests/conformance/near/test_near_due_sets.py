@@ -245,6 +245,16 @@ async def test_forgotten_partitions_leave_nothing_behind_but_what_others_reach(w
     assert (await world.near.figures(world.all)).due == (20 if world.shared else 0)
 
 
+async def test_a_look_at_single_partitions_holds_nothing_back(world: World) -> None:
+    """Lists of partitions look at each, also in a process that fires."""
+    dues = [world.due(-at) for at in range(20)]
+    await world.near.offer(dues)
+    first = await world.near.take(world.all, world.now, 1)
+    for partition in world.all:
+        await world.near.next_due([partition])
+    assert set(first + await world.take()) == set(dues)
+
+
 async def test_what_an_owner_took_is_due_again_when_the_next_one_begins(world: World) -> None:
     dues = [world.due(at, partition=1) for at in range(5)]
     await world.near.offer(dues)
