@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tocsin.errors import StoreUnavailable
+from tocsin.errors import NearUnavailable, StoreUnavailable
 from tocsin.store.port import NotYours
 from tocsin.wire import Status
 
@@ -57,6 +57,28 @@ async def test_a_repeated_request_gets_the_same_jobs(any_world):
     assert [job.lease_token for job in again] == [job.lease_token for job in first]
     rest = await any_world.claim(2, request_id="r2")
     assert {job.job_id for job in first + rest} == ids
+
+
+async def test_a_repeat_of_a_claim_that_was_written_and_not_settled_gets_the_same_jobs(world):
+    """Another process is asked again, because the one that wrote the claim has died."""
+    ids = {await world.create() for _ in range(2)}
+    world.fault.at("before near.settle", NearUnavailable("the process is gone"))
+    first = await world.claim(2, request_id="r")
+    assert {job.job_id for job in first} == ids
+    other = await world.create()
+    for _ in range(2):
+        again = await world.claim(2, request_id="r")
+        assert [job.lease_token for job in again] == [job.lease_token for job in first]
+    assert (await world.claim_one(request_id="r2")).job_id == other
+
+
+async def test_a_repeat_does_not_get_a_job_that_is_being_worked_on(world):
+    """Whoever beats has heard of its claim; such a job came into a line by mistake."""
+    await world.create()
+    world.fault.at("before near.settle", NearUnavailable("the process is gone"))
+    job = await world.claim_one(request_id="r")
+    await world.beat(job.lease_token)
+    assert await world.claim(1, request_id="r") == []
 
 
 async def test_a_repeated_request_gets_no_job_that_has_been_completed(any_world):

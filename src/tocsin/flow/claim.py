@@ -2,7 +2,8 @@
 
 Pop -> claim -> settle. A pop moves jobs out of their lines into the request's hand for ten seconds, the claim write makes them
 RUNNING with attempt+1, then they leave the hand. A crash in between puts them back into their lines (not yet claimed) or lets the
-lease end (claimed). A repeat of the request within a minute gets the same jobs.
+lease end (claimed). A repeat of the request within a minute gets the same jobs, also at another process: what is still in the request's
+hand and is held already by its worker was claimed for it.
 
 A claim with nothing to give waits, up to `wait_s`, until a push, a resume or a freed slot says that it may look again; it looks
 once a second in any case, because a hint may be lost.
@@ -28,7 +29,7 @@ from tocsin.flow.sightings import Sightings
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.flow.tokens import LeaseTokens
-from tocsin.model.job import HELD, NULL, Line, Status, idempotency_key
+from tocsin.model.job import HELD, NULL, JobState, Line, Status, idempotency_key
 from tocsin.model.signing import body_of, signature_headers
 from tocsin.near.port import NearTier, Pop
 from tocsin.store.port import Claimed, Due, JobStore
@@ -175,12 +176,19 @@ class Claimer:
             await self._near.unpop(wish.request_id)
             raise
         got = [job for job in answers if job is not None]
+        missing = [
+            due
+            for place, (due, job) in enumerate(zip(popped.dues, answers, strict=True))
+            if job is None and place not in later
+        ]
+        states = await self._look_at(missing) if missing else []
+        held = (await self._claimed_before(states, worker) if popped.again else []) + got
         # The recheck of a bucket does not begin before its minute has been over for as long as this.
         rechecked = self._clock.now_ms() - RECHECKED_AFTER_MS
         # The jobs are this worker's now, whatever the near tier says: an answer of 503 would let them wait for their leases' end.
-        await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in got]))
+        await told("claimed", self._near.settle(wish.request_id, [(job.job_id, job.attempt) for job in held]))
         for soon in (True, False):
-            leases = [(job.job_id, job.attempt, job.lease_until) for job in got if (job.due_at > rechecked) is soon]
+            leases = [(job.job_id, job.attempt, job.lease_until) for job in held if (job.due_at > rechecked) is soon]
             if leases:
                 await told("claimed", self._near.lease(leases, rechecked_soon=soon))
         self._count(got)
@@ -190,19 +198,24 @@ class Claimer:
             await told(
                 "postponed", self._near.offer([popped.dues[place]._replace(due_at=at) for place in sorted(later)])
             )
-        missing = [
-            due
-            for place, (due, job) in enumerate(zip(popped.dues, answers, strict=True))
-            if job is None and place not in later
-        ]
-        if missing:
-            await self._look_at(missing)
-        return got, _Then.LOOK_AGAIN
+        return held, _Then.LOOK_AGAIN
 
-    async def _look_at(self, missing: Sequence[Due]) -> None:
+    async def _claimed_before(self, states: Sequence[JobState | None], worker: str) -> list[Claimed]:
+        """What an earlier try of this request has claimed, in a process that died or stalled before it could say so. Only who has a
+        job in hand claims it; one that has had a heartbeat is being worked on and came into the line by mistake."""
+        held = [(job.job_id, job.attempt) for job in states if job and job.status in HELD and job.beaten_at is None]
+        try:
+            return [job for job in await self._store.reclaim(held, worker) if job is not None] if held else []
+        except ServerUnavailable as error:
+            log.warning("claimed_before_unknown", jobs=len(held), error=str(error), next="their leases end")
+            return []
+
+    async def _look_at(self, missing: Sequence[Due]) -> Sequence[JobState | None]:
         """What the claim did not give may have expired just now, or run already: a claim whose answer was lost put it back into its
         line, or the process died before it told of the lease, and then nobody watches that but the recheck, after up to an hour.
-        Where it cannot be looked up it is not counted: an error would let the jobs that were claimed wait for their leases' end."""
+        Where it cannot be looked up it is not counted: an error would let the jobs that were claimed wait for their leases' end.
+        The jobs as they are."""
+        states: Sequence[JobState | None]
         try:
             states = await self._store.states([due.job_id for due in missing])
         except ServerUnavailable as error:
@@ -218,6 +231,7 @@ class Claimer:
                 if job.definition.origin == "schedule":
                     telemetry.SCHEDULE_SKIPS.labels("expired").inc()
         self._ends.tell(due.job_id for due in missing)
+        return states
 
     def _count(self, got: Sequence[Claimed]) -> None:
         now = self._clock.now_ms()

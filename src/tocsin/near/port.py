@@ -71,10 +71,12 @@ class Pop:
 class Popped:
     """What a pop got. `repeated`: the request was answered before; `attempts` are then the jobs it got, with attempts.
 
+    `again`: the request has had `dues` in hand since an earlier pop, so a claim of them may be written already.
     `ask` names queues whose settings the near tier lacks: configure them and pop again. Never treated as open.
     """
 
     dues: list[Due]
+    again: bool = False
     repeated: bool = False
     attempts: tuple[tuple[str, int], ...] = ()
     ask: tuple[tuple[str, str], ...] = ()

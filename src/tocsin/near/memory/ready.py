@@ -113,7 +113,7 @@ class ReadyLines:
         hands = self._hands
         again = hands.of(wish.request_id)
         if again is not None:
-            return Popped(dues=list(again))
+            return Popped(dues=list(again), again=True)
         answer = hands.answer(wish.request_id)
         if answer is not None:
             return Popped(dues=[], repeated=True, attempts=answer)

@@ -114,7 +114,7 @@ class Callbacks:
             seen = await self._look(wish)
             if seen.dues:
                 self._hands.note(wish.request_id, tuple(seen.held))
-                return Popped(dues=seen.dues)
+                return Popped(dues=seen.dues, again=True)
             if seen.attempts is not None:
                 return Popped(dues=[], repeated=True, attempts=tuple(dict.fromkeys(seen.attempts)))
             ask = tuple(seen.ask[:_ASK_MOST])

@@ -52,7 +52,7 @@ class Hands:
         dues = dues_of(rest)
         if dues:
             self.note(wish.request_id, (tag,))
-        return Popped(dues=dues)
+        return Popped(dues=dues, again=what == "HAND")
 
     def note(self, request_id: str, tags: tuple[str, ...]) -> None:
         """The request has jobs in hand in these tags."""
