@@ -126,6 +126,29 @@ async def test_counts_that_were_lost_with_the_near_tier_are_made_at_once(near: S
     assert store.asked == 2
 
 
+async def test_who_begins_to_lead_counts_at_once_however_lately_it_has_counted(
+    near: Shared, clock: ManualClock
+) -> None:
+    store, leads = Counts(), True
+    counter = Counter(store, near.reset_counts, clock, lambda: leads)  # type: ignore[arg-type]
+    await counter.step()
+    leads = False
+    await counter.step()
+    leads = True
+    await counter.step()
+    await counter.step()
+    assert store.asked == 2
+
+
+async def test_a_process_that_ends_tells_what_it_has_not_told(near: Shared, clock: ManualClock) -> None:
+    tally, reckoner = process(near, clock)
+    await reckoner.step()
+    tally.moved(LINE, None, QUEUED, 3)
+    await reckoner.tell_last()
+    await reckoner.tell_last()
+    assert await near.counts() == {("acme", "mail", QUEUED): 3}
+
+
 async def test_a_step_of_the_clock_does_not_stop_counting(near: Shared, clock: ManualClock) -> None:
     store = Counts()
     counter = Counter(store, near.reset_counts, clock)  # type: ignore[arg-type]

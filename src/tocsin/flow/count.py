@@ -48,19 +48,22 @@ class Counter(Alarm):
         self._leads, self._generation = leads, generation
         self._counted_in: str | None = None
         self._next_at = 0
+        self._led = False
 
     async def step(self) -> Counted:
         """Count, if it is time. Raises StoreUnavailable, NearUnavailable."""
-        now, generation = self._clock.now_ms(), self._generation()
-        due = not now < self._next_at <= now + LATEST_MS or generation != self._counted_in
-        if not due or not self._leads():
+        now, generation, leads = self._clock.now_ms(), self._generation(), self._leads()
+        # Who has just begun to lead does not know when the one before it counted.
+        due = not now < self._next_at <= now + LATEST_MS or generation != self._counted_in or leads > self._led
+        if not due or not leads:
+            self._led = leads
             return Counted()
         began_s = self._clock.elapsed_s()
         counts = await self._store.live_counts()
         await self._put(counts)
         took_ms = (self._clock.elapsed_s() - began_s) * 1000
         self._next_at = now + min(max(round(took_ms * SHARE), SOONEST_MS), LATEST_MS)
-        self._counted_in = generation
+        self._counted_in, self._led = generation, leads
         return Counted(len(counts))
 
     async def next_at(self) -> int | None:

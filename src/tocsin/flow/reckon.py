@@ -1,7 +1,7 @@
 """Reckon: many processes count jobs, and each knows what all have counted.
 
 Once a second a process adds what it has counted to the shared counts in the near tier and takes over their sum. The count of the
-store itself, which is slow, replaces the shared one now and then (`flow.archive`, by the coordinator alone) and after the near
+store itself, which is slow, replaces the shared one now and then (`flow.count`, by the coordinator alone) and after the near
 tier was lost. A crash between a commit and its count leaves a difference until then; the figures are for people and for quotas
 that are approximate.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tocsin.clock import Clock
 from tocsin.errors import ServerUnavailable
 from tocsin.flow.tally import Tally
+from tocsin.flow.telling import told
 from tocsin.near.port import NearTier
 from tocsin.service import Alarm
 
@@ -59,6 +60,12 @@ class Reckoner(Alarm):
         took_s = self._clock.elapsed_s() - began_s
         self._next_s = began_s + max(EVERY_S, took_s * SHARE)
         return Reckoned(len(untold), len(counts))
+
+    async def tell_last(self) -> None:
+        """Tell what was counted since the last pass, at the end of the process. What cannot be told is found by the next count."""
+        untold = self._tally.take_untold()
+        if untold:
+            await told("counts", self._near.add_counts(untold))
 
     async def next_at(self) -> int | None:
         return self._clock.now_ms() + max(round((self._next_s - self._clock.elapsed_s()) * 1000), 0)

@@ -95,6 +95,7 @@ class Process:
     entropy: Entropy
     conductor: Conductor | None
     registry: Registry | None = None
+    reckoner: Reckoner | None = None
     loops: list[Loop] = field(default_factory=list)
 
     async def start(self) -> None:
@@ -121,6 +122,8 @@ class Process:
             await self.leases.release()
         await asyncio.gather(*(loop.stop() for loop in self.loops[1:]))
         await self.leases.release()
+        if self.reckoner is not None:
+            await self.reckoner.tell_last()
         if self.registry is not None:
             await self.registry.close()
         await self.near.close()
@@ -182,6 +185,7 @@ class _Maker:
         self.loops: list[Loop] = []
         self.ownership: Ownership | None = None
         self.coordinator: Coordinator | None = None
+        self.reckoner: Reckoner | None = None
         if leases is None:
             assert registry is not None, "a fleet has a registry"
             leases = self.ownership = Ownership(
@@ -265,6 +269,7 @@ class _Maker:
             entropy=self.entropy,
             conductor=conductor,
             registry=self.registry,
+            reckoner=self.reckoner,
             loops=self.loops,
         )
 
@@ -296,7 +301,8 @@ class _Maker:
         if self.is_api:
             stages.append(self.sightings)
         if self.ownership is not None:
-            stages += [Reckoner(near, self.tally, clock), Renewer(self.ownership)]
+            self.reckoner = Reckoner(near, self.tally, clock)
+            stages += [self.reckoner, Renewer(self.ownership)]
         if self.ownership is not None and self.is_node:
             owner = Owner(self.ownership, self.custodian.gained)
             self.coordinator = Coordinator(self.ownership, store.jobs.partitions, owner.hurry)
