@@ -157,7 +157,7 @@ class Rechecker(Alarm):
 
     async def _look(self, state: _Partition, timers: Sequence[TimerRow]) -> TimerKey | None:
         """Treat one page; a key to jump to when the rest of a tenant's lane lies behind its cut."""
-        found = _sorted(timers, self._clock.now_ms())
+        found = by_need(timers, self._clock.now_ms())
         refused = await self._near.offer(found.offer) if found.offer else []
         parked = await self._parker.push(found.push + await self._parker.end_expired(found.expired))
         if found.leases:
@@ -203,7 +203,8 @@ class Rechecker(Alarm):
         telemetry.FLOOR_AGE.set(max(last + 1 - oldest, 0) * BUCKET_MS / 1000)
 
 
-def _sorted(timers: Iterable[TimerRow], now_ms: int) -> _Found:
+def by_need(timers: Iterable[TimerRow], now_ms: int) -> _Found:
+    """Timers of a page sorted by what their jobs need; also what a recovery goes by."""
     found = _Found()
     for timer in timers:
         job = timer.job

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tocsin.clock import Clock
 from tocsin.flow.load import Loader
 from tocsin.flow.park import Parker, Unparker
-from tocsin.flow.recheck import Rechecker, _sorted
+from tocsin.flow.recheck import Rechecker, by_need
 from tocsin.model.partition import bucket_of
 from tocsin.near.port import NearTier
 from tocsin.store.port import FAR, FIRE, WATCH, JobStore, TimerKey, TimerKind
@@ -69,7 +69,7 @@ class Recoverer:
         key: TimerKey | None = None
         while True:
             page = await self._store.read_timers(partition, kind, until, key, PAGE, first_bucket=first)
-            need = _sorted(page.timers, self._clock.now_ms())
+            need = by_need(page.timers, self._clock.now_ms())
             refused = await self._near.offer(need.offer) if need.offer else []
             # Also what has expired: recovery decides nothing, and the claim or the recheck ends it.
             await self._parker.push(need.push + need.expired)
