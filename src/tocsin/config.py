@@ -23,8 +23,10 @@ LOOPBACK = "127.0.0.0/8:*, [::1/128]:*"
 # Between the end of the longest write and the recheck of its bucket; covers what the clocks of two processes may differ by.
 RECHECK_MARGIN_S = 10.0
 
-# The user and the password in an address; what is between :// and the last @ of its host part.
-_SECRET = re.compile(r"(://[^:/@\s]*):[^\s/]*@")
+# The password in an address: what is between the user and the last @, slashes that should have been encoded included; and an
+# option that is one.
+_SECRET = re.compile(r"(://[^:/@\s]*):\S*@")
+_SECRET_OPTION = re.compile(r"([?&][a-z_]*password=)[^&\s'\"]*")
 
 Parse = Callable[[str, object], object]
 
@@ -192,7 +194,7 @@ class Settings:
     @property
     def shown_store(self) -> str:
         """The store's address without its password, for people and logs."""
-        return _SECRET.sub(r"\1:***@", self.dsn)
+        return _masked(self.dsn)
 
     @property
     def near_url(self) -> str:
@@ -368,5 +370,10 @@ def _shown(value: object, name: str = "") -> str:
     """A value for a message, short, on one line. A secret is not shown: messages end in logs."""
     if name.lower().endswith("token"):
         return "(not shown)"
-    text = _SECRET.sub(r"\1:***@", repr(value))
+    text = _masked(repr(value))
     return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _masked(text: str) -> str:
+    """An address without its password."""
+    return _SECRET_OPTION.sub(r"\1***", _SECRET.sub(r"\1:***@", text))

@@ -106,3 +106,15 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(dsn: str
     with pytest.raises(ConfigError) as refused:
         Address.of(dsn)
     assert "heim" not in str(refused.value)
+
+
+@pytest.mark.parametrize("hosts", ["h:99999999", "h:0", "h1:1,h2:x", "[::1]x", "h:1:2"])
+def test_an_address_that_names_no_port_is_refused_and_not_shown(hosts: str) -> None:
+    with pytest.raises(ConfigError, match="a host that is not HOST:PORT") as refused:
+        Address.of(f"postgresql://{hosts}/db")
+    assert hosts not in str(refused.value)
+
+
+@pytest.mark.parametrize("hosts", ["h", "h:5432", "u:p%2F@h1:1,h2:65535", "u@[::1]:5432", "%2Ftmp", "h:"])
+def test_an_address_of_hosts_and_ports_is_taken(hosts: str) -> None:
+    assert Address.of(f"postgresql://{hosts}/db").name == f"{hosts.rpartition('@')[2]}/db"

@@ -248,6 +248,12 @@ def test_a_file_that_is_no_text_is_said_so(tmp_path: Path) -> None:
         ),
         ('store = "postgresql://h/d"\nnear = "memory"', "near is memory and the store is postgresql://h/d"),
         ('store = "postgresql://u:geheim@h/d"', "the store is postgresql://u:***@h/d"),
+        ('store = "postgresql://u:ge/heim@h/d"', "the store is postgresql://u:***@h/d"),
+        (
+            'store = "postgresql://h/d?user=u&password=geheim&sslpassword=geheim&sslmode=require"',
+            "the store is postgresql://h/d?user=u&password=***&sslpassword=***&sslmode=require",
+        ),
+        ('near = "redis://h?password=geheim"', "near is 'redis://h?password=***' and the store is sqlite"),
         (
             'store = "postgresql://h/d"\nnear = "redis://c"\nlease = "local"',
             "lease is local and the store is postgresql",

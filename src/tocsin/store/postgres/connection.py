@@ -17,6 +17,7 @@ start; each transaction makes its settings for itself.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ _OUTAGE_STATES = {
 }
 _STAYS = {"57014", "55P03"}  # time-outs of one statement: the connection is as good as before
 _AGAIN = {"40P01", "40001"}  # deadlock_detected, serialization_failure: rolled back, to be tried again at once
+
+_ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:(?P<port>[0-9]{1,5})?)?")
 
 Connection = Any  # asyncpg.Connection, which has no types
 
@@ -135,9 +138,20 @@ class Address:
             raise ConfigError(
                 "the address of a PostgreSQL database names a host and a database: postgresql://user@host:5432/database"
             )
+        if not all(_is_endpoint(host) for host in hosts.split(",")):
+            # Where the driver connects it would be no error of the address any more.
+            raise ConfigError(
+                "the address of a PostgreSQL database has a host that is not HOST:PORT; several are separated by commas, and user "
+                "and password are percent-encoded"
+            )
         pooler = query.pop("tocsin_pooler", "0") not in ("", "0", "false")
         query.setdefault("target_session_attrs", "read-write")
         return cls(urlunsplit(parts._replace(query=urlencode(query))), f"{hosts}/{database}", pooler)
+
+
+def _is_endpoint(text: str) -> bool:
+    match = _ENDPOINT.fullmatch(text)
+    return match is not None and int(match["port"] or 1) in range(1, 65_536)
 
 
 async def connect(address: Address, settings: dict[str, str]) -> Connection:
