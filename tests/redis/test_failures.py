@@ -67,6 +67,7 @@ async def test_calls_to_a_server_that_hangs_end_by_themselves(own_server: Start,
 async def test_what_an_unheard_answer_took_is_due_again_at_once(own_server: Start, opens: Open) -> None:
     server = own_server()
     world = await opens(server)
+    assert await world.take() == [], "the server knows the program: what lies in its socket is carried out"
     dues = [world.due(at) for at in range(20)]
     await world.near.offer(dues)
     world.clock.advance(1)

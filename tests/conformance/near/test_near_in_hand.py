@@ -13,7 +13,22 @@ async def test_a_repeat_before_the_claim_is_written_gets_the_same_jobs(world: Wo
     again = await world.pop(wish)
     assert first.dues == again.dues == dues[:3]
     assert not again.repeated
+    assert (first.again, again.again) == (False, True), "whoever claims must know that it may have been done"
     assert (await world.near.figures(world.all)).in_hand == 3
+
+
+async def test_a_repeat_of_the_executors_request_gets_the_same_callbacks(world: World) -> None:
+    for tenant in "ab":
+        await world.open((tenant, "mail"))
+    await world.near.push(dues := [world.callback(at, tenant="ab"[at % 2]) for at in range(6)])
+    wish = world.executor_wish(4)
+    first, again = await world.pop(wish), await world.pop(wish)
+    assert sorted(first.dues) == sorted(again.dues)
+    assert len(first.dues) == 4
+    assert (first.again, again.again) == (False, True)
+    assert set(await world.claim(world.executor_wish())) == {due.job_id for due in dues} - {
+        due.job_id for due in first.dues
+    }
 
 
 async def test_a_repeat_after_the_claim_is_written_gets_the_attempts(world: World) -> None:
