@@ -20,7 +20,7 @@ from tocsin.api.app import create_app
 from tocsin.api.desk import Desk
 from tocsin.clock import Clock, CorrectedClock, Entropy, ManualClock, SystemClock
 from tocsin.config import Settings
-from tocsin.errors import LeasesUnavailable
+from tocsin.errors import LeasesUnavailable, StoreUnavailable
 from tocsin.flow.admit import Admitter
 from tocsin.flow.agenda import Agenda
 from tocsin.flow.archive import Archiver
@@ -148,9 +148,11 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones
         else:
             corrected = CorrectedClock(clock)
             store = await kept(stack, await open_store(settings, corrected))
+            timekeeper = Timekeeper(store, corrected)
+            await compare_clocks(timekeeper)
             near = await kept(stack, await open_near(settings, store, corrected, entropy))
             registry = await kept(stack, await open_registry(settings, store, corrected, entropy))
-            maker = _Maker(settings, store, near, corrected, entropy, zones, registry=registry)
+            maker = _Maker(settings, store, near, corrected, entropy, zones, registry=registry, timekeeper=timekeeper)
             process = await maker.process()
             try:
                 await process.leases.acquire()
@@ -159,6 +161,14 @@ async def build(settings: Settings, clock: Clock, entropy: Entropy, zones: Zones
                 log.warning("no_session_yet", error=str(error), next="tries again")
         stack.pop_all()
     return process
+
+
+async def compare_clocks(timekeeper: Timekeeper) -> None:
+    """Before anything is written or kept by the clock: a job that was accepted by one that is an hour off is an hour late."""
+    try:
+        await timekeeper.step()
+    except StoreUnavailable as error:
+        log.warning("clock_not_compared", error=str(error), next="tries again")
 
 
 class _Maker:
@@ -175,13 +185,14 @@ class _Maker:
         *,
         leases: Leases | None = None,
         registry: Registry | None = None,
+        timekeeper: Timekeeper | None = None,
     ) -> None:
         self.settings, self.store, self.near, self.clock, self.entropy = settings, store, near, clock, entropy
         self.registry, self.facts = registry, facts_of(settings, clock)
         self.virtual = isinstance(clock, ManualClock)
         jobs, rows, schedules = store.jobs, store.settings, store.schedules
         self.is_node, self.is_api = "node" in settings.roles, "api" in settings.roles
-        self.timekeeper = Timekeeper(store, clock) if isinstance(clock, CorrectedClock) else None
+        self.timekeeper = timekeeper
         self.loops: list[Loop] = []
         self.ownership: Ownership | None = None
         self.coordinator: Coordinator | None = None
