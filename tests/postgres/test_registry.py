@@ -49,8 +49,8 @@ async def beside(database: FrozenDatabase) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def empty(postgres: PostgresServer) -> AsyncIterator[str]:
-    """A store's database, in which there is no registry yet."""
-    async with postgres.database() as (dsn,):
+    """A database in which there is no registry yet: those of stores are used again, with what a registry has left in them."""
+    async with postgres.blank() as (dsn,):
         yield dsn
 
 
@@ -246,6 +246,20 @@ async def test_a_connection_to_what_has_become_a_standby_is_left_for_a_new_one(m
     with pytest.raises(LeasesUnavailable, match="read-only"):
         await registry.renew(session, Vitals())
     assert await registry.renew(session, Vitals())
+
+
+async def test_tables_that_are_gone_are_made_by_the_next_process_that_starts(
+    beside: asyncpg.Connection, make: Make
+) -> None:
+    running = await make()
+    await opened(running)
+    await beside.execute("DROP SCHEMA tocsin_lease CASCADE")
+    for call in (running.members(), running.holdings(), opened(running)):
+        with pytest.raises(LeasesUnavailable, match="restart one"):
+            await call
+    await make()
+    session = await opened(running)
+    assert [member.session for member in await running.members()] == [session]
 
 
 async def test_a_statement_that_waits_too_long_is_given_up_and_leaves_nothing_behind(

@@ -33,6 +33,8 @@ _SETTINGS = (
 # its system; then a standby, a lock that was not to be had, a deadlock.
 _OUTAGE_CLASSES = ("08", "53", "57", "58")
 _OUTAGE_STATES = ("25006", "25P03", "55P03", "40P01", "40001")
+# undefined_table, invalid_schema_name, undefined_function: somebody has removed our tables, or restored a backup without them.
+_GONE_STATES = ("42P01", "3F000", "42883")
 _OUTAGES = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, EOFError, TimeoutError)
 
 
@@ -109,6 +111,10 @@ def _translated(error: BaseException) -> TocsinError | None:
     if isinstance(error, _SETTINGS):
         return ConfigError(f"lease: PostgreSQL refuses us: {said}; correct the address or the user's rights")
     state = (error.sqlstate or "") if isinstance(error, asyncpg.PostgresError) else ""
+    if state in _GONE_STATES:
+        return LeasesUnavailable(
+            f"the tables that keep the sessions are gone from PostgreSQL ({said}); any process that starts makes them: restart one"
+        )
     if isinstance(error, _OUTAGES) or state[:2] in _OUTAGE_CLASSES or state in _OUTAGE_STATES:
         return LeasesUnavailable(f"PostgreSQL, which keeps the sessions, cannot answer now ({said}); it is asked again")
     return None
