@@ -11,7 +11,7 @@
 | tocsin_store_oldest_snapshot_seconds | gauge | how long ago the oldest open transaction of the store began |
 | tocsin_near_bytes{what} | gauge | memory of the near tier's server: used, limit (0: none) |
 | tocsin_near_lost_total | counter | times that the near tier's content was lost (restart, failover, eviction) and rebuilt |
-| tocsin_near_not_told_total{what} | counter | commits that the near tier could not be told of; the recheck finds them |
+| tocsin_near_not_told_total{what} | counter | commits that the near tier could not be told of: told again, or found by the recheck |
 | tocsin_due_not_fired_seconds | gauge | how long the oldest due job of this node's partitions has not fired |
 | tocsin_partitions_behind | gauge | owned partitions that are not rebuilt in the near tier yet |
 | tocsin_clock_offset_seconds | gauge | what the store's clock shows more than this process's; beyond 0.25 it fires nothing |

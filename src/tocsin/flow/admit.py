@@ -23,6 +23,7 @@ from tocsin.flow.horizon import Horizon
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
 from tocsin.flow.quotas import Limits, Quotas, over
+from tocsin.flow.retell import Owed
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.model.ids import in_slice, new_ids, slice_of_key
@@ -113,8 +114,10 @@ class Admitter:
         tally: Tally,
         clock: Clock,
         entropy: Entropy,
+        owed: Owed | None = None,
     ) -> None:
         self._store, self._parker, self._horizon = store, parker, Horizon(near, clock)
+        self._owed = owed or Owed()
         self._queues, self._quotas, self._tally = queues, quotas, tally
         self._clock, self._entropy = clock, entropy
 
@@ -201,10 +204,10 @@ class Admitter:
                 self._tally.moved(line, None, status, count)
         telemetry.CREATED.inc(len(made))
         # The jobs are durable and their timers will be found; the client must not hear that they are not.
-        if later:
-            await told("created", self._horizon.offer(later))
-        if ready:
-            await told("created", self._parker.push(ready))
+        if later and not await told("created", self._horizon.offer(later)):
+            self._owed.add(later)
+        if ready and not await told("created", self._parker.push(ready)):
+            self._owed.add(ready)
 
     async def _look_at_replays(self, answers: list[Admitted | Refused | None]) -> None:
         replays = [a for a in answers if isinstance(a, Admitted) and a.replayed]

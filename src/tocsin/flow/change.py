@@ -22,6 +22,7 @@ from tocsin.flow.intervene import Intervener
 from tocsin.flow.look import not_found
 from tocsin.flow.park import Parker
 from tocsin.flow.queues import QueueBook, retrying_of
+from tocsin.flow.retell import Owed
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.model.ids import is_schedules
@@ -47,7 +48,9 @@ class Changer:
         ends: Ends,
         tally: Tally,
         clock: Clock,
+        owed: Owed | None = None,
     ) -> None:
+        self._owed = owed or Owed()
         self._store, self._near, self._queues, self._parker = store, near, queues, parker
         self._intervener, self._ends = intervener, ends
         self._horizon = Horizon(near, clock)
@@ -123,10 +126,10 @@ class Changer:
             return False
         self._tally.moved(after.line, job.status, after.status)
         await told("changed", self._near.remove([job.job_id]))
-        if after.status is Status.QUEUED:
-            await told("changed", self._parker.push([due_of(after)]))
-        else:
-            await told("changed", self._horizon.offer([due_of(after)]))
+        due = [due_of(after)]
+        telling = self._parker.push(due) if after.status is Status.QUEUED else self._horizon.offer(due)
+        if not await told("changed", telling):
+            self._owed.add(due)
         return True
 
     async def _taken_out(self, job: JobState, after: JobState) -> bool | None:

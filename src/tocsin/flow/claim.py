@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 
-from msgspec import Raw
+from msgspec import DecodeError, Raw, json
 
 from tocsin import telemetry, wire
 from tocsin.clock import Clock, Entropy, rfc3339
@@ -276,11 +276,21 @@ class Claimer:
                     name=made.name,
                     tags=made.tags,
                     schedule_id=made.schedule_id,
-                    progress=NULL if job.progress is None else Raw(job.progress),
+                    progress=NULL if job.progress is None else _readable(job.progress),
                     traceparent=made.traceparent,
                 )
             )
         return shown
+
+
+def _readable(progress: bytes) -> Raw:
+    """What a worker noted, if it is JSON: a damaged row must not make the answer for all other jobs unreadable."""
+    try:
+        json.decode(progress)
+    except DecodeError:
+        log.error("progress_unreadable", next="the attempt begins without it")
+        return NULL
+    return Raw(progress)
 
 
 def _callback(job: Claimed, plain: wire.ClaimedJob, secrets: Sequence[str], now_s: int) -> wire.ExecutorJob:

@@ -13,6 +13,7 @@ from tocsin import telemetry
 from tocsin.clock import Clock, Entropy
 from tocsin.flow.ends import Ends
 from tocsin.flow.horizon import Horizon, due_of
+from tocsin.flow.retell import Owed
 from tocsin.flow.tally import Tally
 from tocsin.flow.telling import told
 from tocsin.model.job import HELD, TERMINAL, JobState, Status
@@ -33,8 +34,16 @@ class Ender:
     """Ends attempts of held jobs."""
 
     def __init__(
-        self, store: JobStore, near: NearTier, ends: Ends, tally: Tally, clock: Clock, entropy: Entropy
+        self,
+        store: JobStore,
+        near: NearTier,
+        ends: Ends,
+        tally: Tally,
+        clock: Clock,
+        entropy: Entropy,
+        owed: Owed | None = None,
     ) -> None:
+        self._owed = owed or Owed()
         self._store, self._near, self._ends, self._horizon = store, near, ends, Horizon(near, clock)
         self._tally, self._clock, self._entropy = tally, clock, entropy
 
@@ -99,8 +108,9 @@ class Ender:
         won = await self._store.change(changes)
         done = [change for change, ok in zip(changes, won, strict=True) if ok]
         await told("ended", self._near.unlease([(change.before.job_id, change.before.attempt) for change in done]))
-        if again := [due_of(change.after) for change in done if change.timer]:
-            await told("retried", self._horizon.offer(again))
+        again = [due_of(change.after) for change in done if change.timer]
+        if again and not await told("retried", self._horizon.offer(again)):
+            self._owed.add(again)
         self._ends.tell(change.after.job_id for change in done if change.after.status in TERMINAL)
         for change in done:
             before, after = change.before, change.after

@@ -58,6 +58,7 @@ from tocsin.flow.recover import Recoverer
 from tocsin.flow.recur import Recurer
 from tocsin.flow.redrive import Redriver
 from tocsin.flow.rescue import Rescuer
+from tocsin.flow.retell import Owed, Reteller
 from tocsin.flow.shares import Sharer
 from tocsin.flow.sightings import Sightings
 from tocsin.flow.sweep import Sweeper
@@ -215,7 +216,8 @@ class _Maker:
         self.queues = QueueBook(rows, near, self.tally, clock)
         self.quotas = Quotas(rows, self.tally, clock, Limits(**settings.quotas.as_dict()))
         self.parker = Parker(jobs, near, self.ends, self.tally)
-        self.ender = Ender(jobs, near, self.ends, self.tally, clock, entropy)
+        self.owed = Owed()
+        self.ender = Ender(jobs, near, self.ends, self.tally, clock, entropy, self.owed)
         self.agenda = Agenda(schedules, self.quotas, self.tally, zones or pinned_zones(), clock)
         self.mover = Mover(jobs, schedules, near, self.queues, self.parker, self.agenda, self.tally, clock)
         self.follower = Follower(schedules, self.mover, self.agenda, self.ends, clock)
@@ -313,7 +315,11 @@ class _Maker:
             stages.append(self.sightings)
         if self.ownership is not None:
             self.reckoner = Reckoner(near, self.tally, clock)
-            stages += [self.reckoner, Renewer(self.ownership)]
+            stages += [
+                self.reckoner,
+                Renewer(self.ownership),
+                Reteller(store.jobs, near, self.parker, self.owed, clock),
+            ]
         if self.ownership is not None and self.is_node:
             owner = Owner(self.ownership, self.custodian.gained)
             self.coordinator = Coordinator(self.ownership, store.jobs.partitions, owner.hurry)
@@ -371,12 +377,12 @@ class _Maker:
         definer = Definer(jobs, schedules, self.mover, self.agenda, presenter, self.queues, self.quotas, clock, entropy)
         intervener = Intervener(schedules, self.mover, self.agenda)
         return Desk(
-            admit=Admitter(jobs, near, parker, self.queues, self.quotas, tally, clock, entropy),
+            admit=Admitter(jobs, near, parker, self.queues, self.quotas, tally, clock, entropy, self.owed),
             claim=claimer,
             tokens=tokens,
             heart=Heart(jobs, near),
             complete=completer,
-            change=Changer(jobs, near, self.queues, parker, intervener, self.ends, tally, clock),
+            change=Changer(jobs, near, self.queues, parker, intervener, self.ends, tally, clock, self.owed),
             define=definer,
             direct=Director(
                 jobs,
