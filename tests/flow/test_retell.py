@@ -38,7 +38,7 @@ class Place:
             stage._horizon._near = self.near
         on.parker._near = self.near
         on.change._near = self.near
-        self.retell = Reteller(on.store.jobs, self.near, on.parker, self.owed, world.clock)  # type: ignore[arg-type]
+        self.retell = Reteller(on.store.jobs, self.near, on.parker, self.owed, world.clock)
 
     async def held(self) -> tuple[int, int]:
         """How many members wait for their time, and how many jobs are in line."""
