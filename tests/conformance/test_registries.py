@@ -6,6 +6,7 @@ An adapter joins by a place in `PLACES`: where processes of one installation mee
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise
@@ -52,7 +53,7 @@ class Place(Protocol):
         ...
 
 
-class Clocked:
+class Clocked(ABC):
     """What places share whose time the test moves."""
 
     ttl_s = 10.0
@@ -60,11 +61,11 @@ class Clocked:
     def __init__(self) -> None:
         self.registries: list[Registry] = []
 
-    async def make(self) -> Registry:
-        raise NotImplementedError
+    @abstractmethod
+    async def make(self) -> Registry: ...
 
-    async def advance(self, seconds: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def advance(self, seconds: float) -> None: ...
 
     async def expire(self, *standing: SessionId) -> None:
         for _ in range(2):

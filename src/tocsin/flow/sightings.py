@@ -38,6 +38,7 @@ class Sightings(Alarm):
         key = tenant, worker, queue
         if key not in self._claimed and len(self._claimed) >= MOST_REMEMBERED:
             self._claimed.clear()
+            self._seen.clear()
         self._claimed[key] = self._claimed.get(key, 0) + claimed
         self._seen[key] = self._clock.now_ms()
 

@@ -84,15 +84,18 @@ class LeaseIndex:
             await self._later
 
     async def _flush_later(self) -> None:
-        while self._held_back:
-            await self._clock.wait(self._closing, HELD_BACK_S)
-            try:
-                await self.flush()
-            except NearUnavailable:
-                telemetry.NOT_TOLD.labels("leases").inc()
-                if self._closing.is_set():
-                    break
-        self._later = None
+        try:
+            while self._held_back:
+                await self._clock.wait(self._closing, HELD_BACK_S)
+                try:
+                    await self.flush()
+                except NearUnavailable:
+                    telemetry.NOT_TOLD.labels("leases").inc()
+                    if self._closing.is_set():
+                        break
+        finally:
+            # Whatever ended it, the next lease that is held back begins anew.
+            self._later = None
 
     async def over(self, partitions: Sequence[int], before_ms: int, most: int) -> list[tuple[str, int]]:
         """(job, attempt) of up to `most` leases that were over before that instant, the longest over first."""
