@@ -62,7 +62,7 @@ FROM gone
 RETURNING id;
 
 -- name: move
--- Whole rows of locked jobs, as a change leaves them; a NULL definition stays what it is (urgent)
+-- Whole rows of jobs that `jobs.lock` holds and `finish.unchanged` has judged, as a change leaves them; a NULL definition stays what it is (urgent)
 WITH gone AS (
     DELETE FROM jobs WHERE id = ANY ($1::text[]) RETURNING id, doc
 )

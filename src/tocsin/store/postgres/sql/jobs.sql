@@ -50,7 +50,7 @@ WHERE j.id = ANY ($2) AND j.id = asked.id AND j.attempt = asked.attempt AND j.st
 RETURNING j.id, j.lease_until, j.lease_ms, j.status;
 
 -- name: put
--- What a change leaves, of rows that are locked; a NULL definition stays what it is (urgent)
+-- What a change leaves, of rows that `jobs.lock` holds and `finish.unchanged` has judged by state, version and attempt; a NULL definition stays what it is (urgent)
 UPDATE jobs AS j SET tenant = n.tenant, queue = n.queue, lane = n.lane, handler = n.handler, hold = n.hold,
     suspect = n.suspect, priority = n.priority, status = n.status, version = n.version, attempt = n.attempt, tries = n.tries,
     due_at = n.due_at, fire_at = n.fire_at, timeout_ms = n.timeout_ms, expires_at = n.expires_at, queued_at = n.queued_at,
@@ -66,7 +66,3 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::text[], $6::
         timeout_ms, expires_at, queued_at, started_at, claimed_at, lease_until, lease_ms, beaten_at, worker, losses, releases,
         finished_at, outcome, last_error, progress, schedule, doc)
 WHERE j.id = ANY ($1) AND j.id = n.id;
-
--- name: delete
--- $1 IDs, locked
-DELETE FROM jobs WHERE id = ANY ($1::text[]);
